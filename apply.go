@@ -69,10 +69,10 @@ func newApplier[T Object](queue cache.Queue, in *gate[T], p *informerProcessor[T
 	a.access = newAccess(x, p.Stopwatch, func(ctx context.Context) { a.tell(ctx) }, in.reports, opts)
 	switch {
 	case opts.durable():
-		a.storage, a.pace = newDurableStore(a.access, opts.Durable, in.scopes, p.tombstones), durablePace
+		a.storage, a.pace = newDurableStore(a.access, opts.Durable, in.several, in.scopes, p.tombstones), durablePace
 	case own != nil:
 		a.storage, a.pace = &ownStore[T]{
-			access: a.access, store: own, source: sourceOf(in.scopes[0].namespace != ""), next: map[string]int{},
+			access: a.access, store: own, source: sourceOf(in.several), next: map[string]int{},
 			moment: func() moment { return moment{p.begun.Load(), a.exactVersions(opts.Queue)} }, bookmark: store.Bookmark,
 		}, ownPace
 	default:
@@ -106,28 +106,26 @@ func (a *applier[T]) indexFailed(r memory.Ref, errs []error) {
 	a.storage.(*ownStore[T]).indexed(context.Background(), r.Key, errs)
 }
 
-// open reads the store at the start, before any item is applied. It returns the version at
-// which each source can go on, "" for one that must list, and false if ctx ended
-// first.
-func (a *applier[T]) open(ctx context.Context) (versions []string, ok bool) {
+// open reads the store at the start, before any item is applied, and finds out where each source goes on. It returns false
+// if ctx ended first.
+func (a *applier[T]) open(ctx context.Context) bool {
 	known, ok := a.storage.open(ctx)
 	if !ok {
-		return nil, false
+		return false
 	}
-	for _, s := range a.gate.scopes {
-		version := known[s.namespace]
-		versions = append(versions, version)
-		s.watchOnly = version != ""
-		s.changed.Raise(version)
+	for _, s := range a.gate.scopes() {
+		s.resume = known[s.namespace]
+		s.watchOnly = s.resume != ""
+		s.changed.Raise(s.resume)
 	}
 	a.toldVersion = a.version()
 	a.processor.fill(a.access.example != nil, a.toldVersion)
-	return versions, true
+	return true
 }
 
 // run applies items until ctx ends and the queue is closed.
 func (a *applier[T]) run(ctx context.Context) {
-	if a.gate.scopes[0].namespace != "" && a.storage.hasForeign() && !a.deleteForeign(ctx) {
+	if a.gate.several && a.storage.hasForeign() && !a.deleteForeign(ctx) {
 		return
 	}
 	for ctx.Err() == nil && a.pop() == nil {
@@ -315,16 +313,13 @@ func (a *applier[T]) finish(ctx context.Context, it *item[T]) {
 	}
 }
 
-// hasOneSource reports whether the store can be exactly the state of the source at one version.
-func (a *applier[T]) hasOneSource() bool { return a.gate.scopes[0].namespace == "" }
-
 // version returns the version at which the store is exactly the state of the source, after the
 // finished items. It is "" if there is none, and for several sources.
 func (a *applier[T]) version() string {
-	if !a.hasOneSource() {
+	if a.gate.several {
 		return ""
 	}
-	return a.storage.version(a.gate.scopes[0])
+	return a.storage.version(a.gate.scopes()[0])
 }
 
 // exactVersions returns the versions of a moment.
@@ -332,7 +327,7 @@ func (a *applier[T]) exactVersions(queue QueueKind) (versions []string) {
 	if queue != QueueRealFIFO {
 		return nil
 	}
-	for _, s := range a.gate.scopes {
+	for _, s := range a.gate.scopes() {
 		versions = append(versions, a.storage.version(s))
 	}
 	return versions

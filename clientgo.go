@@ -329,10 +329,10 @@ func (s *sharedIndexInformer[T]) HasSyncedChecker() cache.DoneChecker {
 }
 
 func (s *sharedIndexInformer[T]) LastSyncResourceVersion() string {
-	if len(s.core.sources) > 1 {
+	if s.core.gate.several {
 		return s.core.ResourceVersion()
 	}
-	return s.core.sources[0].LastVersion()
+	return s.core.gate.scopes()[0].LastVersion()
 }
 
 func (s *sharedIndexInformer[T]) IsStopped() bool { return channel.Closed(s.core.stopped) }

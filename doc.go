@@ -313,6 +313,7 @@ package informer
 //   - listener.go calls one watcher, and pop.go keeps what it has not handled: join.go reads its first
 //     state, backlog.go bounds and merges it, crew.go shares it among workers. calls.go is about its calls:
 //     their counts, their results, and what client-go's handlers and followers of versions get.
-//   - watcher.go, reader.go, store.go, health.go and observer.go are the other public names.
-//   - group.go, group_shared.go and group_sync.go run several informers, clientgo.go shows one as
+//   - watcher.go, reader.go, store.go, health.go and observer.go are the other public names, with sync.go,
+//     which waits for the first state.
+//   - group.go and group_shared.go run several informers, clientgo.go shows one as
 //     client-go's, and sinks.go has one that fills a Sink.

@@ -34,7 +34,8 @@ type durableStore[T Object] struct {
 	batch []change[T]
 	next  map[string]T // what the store will have after the batch, by key; the zero T for a deleted object
 
-	scopes   []*scope
+	several  bool // see gate
+	scopes   func() []*scope
 	before   map[*scope]place // the places before the batch
 	bookmark string           // the bookmark that the store has now
 	foreign  bool             // the store may hold objects of namespaces that the informer does not read
@@ -42,9 +43,9 @@ type durableStore[T Object] struct {
 	over     bool             // ctx has ended before a decided change was committed
 }
 
-func newDurableStore[T Object](a *access[T], durable Durable, scopes []*scope, tombstones *tombstone.Set) *durableStore[T] {
+func newDurableStore[T Object](a *access[T], durable Durable, several bool, scopes func() []*scope, tombstones *tombstone.Set) *durableStore[T] {
 	return &durableStore[T]{
-		access: a, durable: durable, scopes: scopes, before: map[*scope]place{},
+		access: a, durable: durable, several: several, scopes: scopes, before: map[*scope]place{},
 		tombstones: tombstones, next: map[string]T{},
 	}
 }
@@ -278,7 +279,7 @@ func (d *durableStore[T]) close(ctx context.Context) {
 // listed. It names all namespaces of which the store may hold objects.
 func (d *durableStore[T]) readBookmark() (foreign bool) {
 	versions := map[string]string{}
-	if d.scopes[0].namespace == "" {
+	if !d.several {
 		if !strings.HasPrefix(d.bookmark, "{") {
 			versions[""] = d.bookmark
 		}
@@ -286,7 +287,7 @@ func (d *durableStore[T]) readBookmark() (foreign bool) {
 		versions, foreign = nil, true
 	}
 	known := len(versions)
-	for _, s := range d.scopes {
+	for _, s := range d.scopes() {
 		version, there := versions[s.namespace]
 		if there {
 			known--
@@ -304,7 +305,7 @@ func (d *durableStore[T]) nextBookmark() string {
 		return ""
 	}
 	versions := d.versions()
-	if d.scopes[0].namespace == "" {
+	if !d.several {
 		return versions[""]
 	}
 	if !slices.ContainsFunc(slices.Collect(maps.Values(versions)), func(v string) bool { return v != "" }) {
@@ -319,8 +320,8 @@ func (d *durableStore[T]) nextBookmark() string {
 
 // versions returns the version at which each source can go on, "" for one that must list.
 func (d *durableStore[T]) versions() map[string]string {
-	versions := make(map[string]string, len(d.scopes))
-	for _, s := range d.scopes {
+	versions := make(map[string]string, len(d.scopes()))
+	for _, s := range d.scopes() {
 		versions[s.namespace] = d.places[s].bookmark()
 	}
 	return versions

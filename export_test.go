@@ -38,5 +38,5 @@ func Enter[T Object](i *CustomCacheInformer[T], key string, obj T, deleted bool)
 	if deleted {
 		it.kind = itemDelete
 	}
-	i.sinks[0].enter(i.gate.ctx, it, gateBound)
+	i.gate.scopes()[0].sink.(*sink[T]).enter(i.gate.ctx, it, gateBound)
 }

@@ -16,7 +16,6 @@ import (
 	"github.com/customcacheinformer/informer/internal/eventlog"
 	"github.com/customcacheinformer/informer/internal/object"
 	"github.com/customcacheinformer/informer/internal/stopwatch"
-	"github.com/customcacheinformer/informer/internal/version"
 )
 
 const (
@@ -52,10 +51,11 @@ type gate[T Object] struct {
 	clock    stopwatch.Stopwatch
 	reports  *reports
 	observer *Observer
-	durable  bool // the store is a Durable and takes items in batches
-	gathers  bool // the store takes up to maxPart objects of a first list at once
-	scopes   []*scope
+	durable  bool   // the store is a Durable and takes items in batches
+	gathers  bool   // the store takes up to maxPart objects of a first list at once
+	several  bool   // each source reads a namespace; otherwise there is one, which reads all
 	own      *scope // of items that come from no source
+	set      atomic.Pointer[[]*scope]
 
 	// Set by begin, and only read afterwards.
 	ctx       context.Context // Run's; after its end, no item waits for room
@@ -79,16 +79,25 @@ type gate[T Object] struct {
 	progress stopwatch.Moment // when a version was last reached or confirmed
 }
 
-func newGate[T Object](queue cache.Queue, clock stopwatch.Stopwatch, namespaces []string, gathers bool, objects *reports, opts Options[T]) *gate[T] {
+func newGate[T Object](queue cache.Queue, clock stopwatch.Stopwatch, several, gathers bool, objects *reports, opts Options[T]) *gate[T] {
 	start := &item[T]{done: true}
 	in := &gate[T]{
-		queue: queue, clock: clock, reports: objects, observer: opts.Observer, durable: opts.durable(), gathers: gathers,
+		queue: queue, clock: clock, reports: objects, observer: opts.Observer, durable: opts.durable(), several: several, gathers: gathers,
 		oldest: start, newest: start, own: &scope{},
 	}
-	for _, namespace := range namespaces {
-		in.scopes = append(in.scopes, &scope{namespace: namespace})
-	}
+	in.set.Store(&[]*scope{})
 	return in
+}
+
+// scopes returns the sources that the informer has now. The caller must not change the slice.
+func (in *gate[T]) scopes() []*scope { return *in.set.Load() }
+
+// add adds a source, whose goroutine does not run yet.
+func (in *gate[T]) add(s *scope) {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	set := append(slices.Clone(in.scopes()), s)
+	in.set.Store(&set)
 }
 
 // newQueue returns client-go's queue for a kind. A new kind also needs a case in pop, and its
@@ -115,15 +124,25 @@ func (in *gate[T]) wakeApplier() {
 
 // covers reports whether the object of that key is in one of the informer's namespaces.
 func (in *gate[T]) covers(key string) bool {
-	return slices.ContainsFunc(in.scopes, func(s *scope) bool { return s.covers(key) })
+	return slices.ContainsFunc(in.scopes(), func(s *scope) bool { return s.covers(key) })
+}
+
+// scopeOf returns the source that reads a namespace, and nil if none does.
+func (in *gate[T]) scopeOf(namespace string) *scope {
+	for _, s := range in.scopes() {
+		if s.namespace == namespace || s.namespace == "" {
+			return s
+		}
+	}
+	return nil
 }
 
 // listed reports whether the first list of every scope is applied.
-func (in *gate[T]) listed() bool { return !slices.ContainsFunc(in.scopes, (*scope).isLate) }
+func (in *gate[T]) listed() bool { return !slices.ContainsFunc(in.scopes(), (*scope).isLate) }
 
 // watchOnly reports whether no source has listed.
 func (in *gate[T]) watchOnly() bool {
-	return !slices.ContainsFunc(in.scopes, func(s *scope) bool { return !s.watchOnly })
+	return !slices.ContainsFunc(in.scopes(), func(s *scope) bool { return !s.watchOnly })
 }
 
 // behind names the namespaces that have not reached a version.
@@ -139,7 +158,7 @@ func (in *gate[T]) late() string { return in.names((*scope).isLate) }
 // names returns " of " and the namespaces that are so, and "" if none is.
 func (in *gate[T]) names(are func(*scope) bool) string {
 	var names []string
-	for _, s := range in.scopes {
+	for _, s := range in.scopes() {
 		if s.namespace != "" && are(s) {
 			names = append(names, s.namespace)
 		}
@@ -299,8 +318,11 @@ func (in *gate[T]) resourceVersion(only *scope) (string, <-chan struct{}) {
 // lowest returns the lowest version of all scopes. It returns "" if a scope has no version yet, and
 // otherwise one that cannot be compared if there is one. The caller holds mu.
 func (in *gate[T]) lowest() string {
-	version := in.scopes[0].rv
-	for _, s := range in.scopes[1:] {
+	version := ""
+	for n, s := range in.scopes() {
+		if n == 0 {
+			version = s.rv
+		}
 		order, err := resourceversion.CompareResourceVersion(s.rv, version)
 		_, odd := resourceversion.CompareResourceVersion(version, version)
 		if s.rv == "" || order < 0 || err != nil && odd == nil {
@@ -430,38 +452,4 @@ func itemKey[T Object](obj any) (string, error) {
 		return it.key, nil
 	}
 	return "", fmt.Errorf("%T is no item of the queue", obj)
-}
-
-// scope is what one source reads: the objects of one namespace, or all. An informer over
-// several namespaces has a scope for each. All share one order of versions, but each source has
-// read up to a version of its own.
-type scope struct {
-	namespace string      // "" if the objects may be in any namespace
-	listed    atomic.Bool // the first list is applied, or the source has resumed
-
-	// changed is the highest version of an object or a delete that the store has, or is about to
-	// get. The applier raises it before it touches the store.
-	changed version.Highest
-
-	// These are protected by gate.mu.
-	waiting int    // items that have entered and are not applied
-	rv      string // everything up to this version is applied
-	base    string // the version of the last list, or at which the source has resumed
-
-	watchOnly bool // every item since the start came from a watch; belongs to the applier
-}
-
-// isLate reports whether the first list is not applied.
-func (s *scope) isLate() bool { return !s.listed.Load() }
-
-func (s *scope) covers(key string) bool {
-	return strings.HasPrefix(key, s.prefix())
-}
-
-// prefix returns how the keys of the scope's objects begin.
-func (s *scope) prefix() string {
-	if s.namespace == "" {
-		return ""
-	}
-	return s.namespace + "/"
 }

@@ -18,9 +18,9 @@ import (
 
 	"github.com/customcacheinformer/informer/internal/channel"
 	"github.com/customcacheinformer/informer/internal/index"
-	"github.com/customcacheinformer/informer/internal/longwait"
 	"github.com/customcacheinformer/informer/internal/memory"
 	"github.com/customcacheinformer/informer/internal/object"
+	"github.com/customcacheinformer/informer/internal/source"
 	"github.com/customcacheinformer/informer/internal/stopwatch"
 	"github.com/customcacheinformer/informer/internal/version"
 )
@@ -35,8 +35,6 @@ type CustomCacheInformer[T Object] struct {
 	own       *memory.Store           // nil if the user has given a store
 	source    func(key string) string // the part of the own store that has a key
 	index     *index.Index[T]
-	sources   []resourceSource
-	sinks     []*sink[T] // of the sources, in the same order
 	gate      *gate[T]
 	applier   *applier[T]
 	processor *informerProcessor[T]
@@ -125,19 +123,17 @@ func newInformer[T Object](resources []resource, accept func(any) (T, error), ba
 	if err != nil {
 		return nil, fmt.Errorf("informer: %w", err)
 	}
-	var namespaces []string
-	for n, r := range resources {
+	for _, r := range resources {
 		if err := r.check(opts.durable()); err != nil {
 			return nil, fmt.Errorf("informer: %w", err)
 		}
-		resources[n].omit = omit
-		namespaces = append(namespaces, r.namespace)
 	}
+	several := resources[0].namespace != ""
 	i := &CustomCacheInformer[T]{clock: stopwatch.New(), stopped: make(chan struct{}), ownHandler: opts.ErrorHandler != nil, ownObserver: opts.Observer != nil, ownLists: opts.Lists != nil}
 	i.opts = opts.withDefaults()
 	store := opts.Store
 	if store == nil && opts.Durable == nil {
-		i.source = sourceOf(namespaces[0] != "")
+		i.source = sourceOf(several)
 		if i.own, store, err = newMemory(i.source, func(r memory.Ref, errs []error) { i.applier.indexFailed(r, errs) }); err != nil {
 			return nil, err
 		}
@@ -150,15 +146,19 @@ func newInformer[T Object](resources []resource, accept func(any) (T, error), ba
 	opts.ErrorHandler = i.report
 	i.queue = newQueue[T](opts.Queue)
 	i.processor = newProcessor(i.scan, i.own, i.clock, opts)
-	i.gate = newGate(i.queue, i.clock, namespaces, i.own != nil, newReports(i.report), opts)
+	i.gate = newGate(i.queue, i.clock, several, i.own != nil, newReports(i.report), opts)
 	i.applier = newApplier(i.queue, i.gate, i.processor, store, i.own, i.index, bareObject, opts)
-	i.sources = newSources(resources, i.clock, i.gate.reports, opts, func(ctx context.Context, r *cache.Reflector, err error) {
-		if i.watchErrorHandler != nil {
-			i.watchErrorHandler(ctx, r, err)
-		}
-	})
-	for n, s := range i.gate.scopes {
-		i.sinks = append(i.sinks, &sink[T]{gate: i.gate, scope: s, accept: accept, omit: omit, progress: i.sources[n].Progress})
+	for _, r := range resources {
+		r.omit = omit
+		s := &scope{namespace: r.namespace}
+		s.divided, _ = r.lw.(source.Divided)
+		s.Source = newSource(r, i.clock, i.gate.reports, opts, func(ctx context.Context, r *cache.Reflector, err error) {
+			if i.watchErrorHandler != nil {
+				i.watchErrorHandler(ctx, r, err)
+			}
+		})
+		s.sink = &sink[T]{gate: i.gate, scope: s, accept: accept, omit: omit, progress: s.Progress}
+		i.gate.add(s)
 	}
 	i.applier.decoding = func() DecodingHealth { return i.sourceHealth().Decoding }
 	return i, nil
@@ -217,9 +217,9 @@ func (i *CustomCacheInformer[T]) follow(opts WatcherOptions) error {
 		return errors.New("needs a negative MaxBacklog, and neither Workers nor Retry, which merge events")
 	case i.opts.Queue != QueueRealFIFO:
 		return errors.New("needs Options.Queue QueueRealFIFO")
-	case !i.applier.hasOneSource():
+	case i.gate.several:
 		return errors.New("needs an informer with one source, not several namespaces")
-	case i.sources[0].divided != nil:
+	case i.gate.scopes()[0].divided != nil:
 		return errors.New("needs a source that always delivers the same objects")
 	}
 	i.applier.decider.finals.Store(true)
@@ -239,7 +239,7 @@ func (i *CustomCacheInformer[T]) follow(opts WatcherOptions) error {
 // Durable, or if the store does not find the first object that it was given. Do not wait for Run
 // to return in a watcher's callback.
 func (i *CustomCacheInformer[T]) Run(ctx context.Context) error {
-	if err := i.set(func() { i.running.Store(true); takeInEarly(i.sources, i.opts) }); err != nil {
+	if err := i.set(func() { i.running.Store(true); takeInEarly(i.gate.scopes(), i.opts) }); err != nil {
 		return fmt.Errorf("informer %s: %w", i.opts.Name, err)
 	}
 	release, err := claim(i.opts.Durable, i.opts.Name)
@@ -294,7 +294,7 @@ func (i *CustomCacheInformer[T]) await(ctx context.Context, wait func()) {
 
 func (i *CustomCacheInformer[T]) underWay() []string {
 	var calls []string
-	for _, s := range i.sources {
+	for _, s := range i.gate.scopes() {
 		for _, op := range s.UnderWay() {
 			calls = append(calls, strings.TrimSpace("source: "+op+" "+s.namespace))
 		}
@@ -326,19 +326,18 @@ func (i *CustomCacheInformer[T]) control(ctx context.Context) {
 	logger := klog.FromContext(ctx)
 	logger.V(2).Info("The informer starts", "durable", i.opts.durable())
 	defer logger.V(2).Info("The source has stopped")
-	versions, ok := i.applier.open(ctx)
-	if !ok {
+	if !i.applier.open(ctx) {
 		return
 	}
 	i.gate.begin(ctx, i.applier.access.example, i.opts.Transform)
 	var wg sync.WaitGroup
 	defer wg.Wait()
-	for n, s := range i.sources {
+	for _, s := range i.gate.scopes() {
 		ctx := ctx
 		if s.namespace != "" {
 			ctx = klog.NewContext(ctx, klog.LoggerWithValues(klog.FromContext(ctx), "namespace", s.namespace))
 		}
-		wg.Go(func() { s.run(ctx, i.sinks[n], versions[n], i.sinks[n].turn) })
+		wg.Go(func() { s.run(ctx) })
 	}
 	wg.Go(func() { i.applier.run(ctx) })
 	if t := i.processor.tombstones; t != nil {
@@ -355,105 +354,6 @@ func (i *CustomCacheInformer[T]) Synced() <-chan struct{} { return i.applier.syn
 
 // HasSynced reports whether Synced is closed. It does not block.
 func (i *CustomCacheInformer[T]) HasSynced() bool { return channel.Closed(i.applier.synced) }
-
-// WaitForSync blocks until the informer has synced, and every watcher that was registered when
-// WaitForSync was called. Watchers that are removed meanwhile do not count. An informer that has
-// synced stays synced, even when it has stopped; see Health. If ctx or the informer ends first, WaitForSync returns a *SyncError
-// with the parts that are late and the failure that stands in the way, if one is known.
-// WaitForSync may be called before Run. It cannot succeed in the callback of a watcher that
-// has not synced: there it returns an error if it is given the callback's ctx.
-//
-// If WaitForSync lasts longer than 30 s, it logs with the logger of ctx which parts are late and why, and
-// logs again when it returns.
-func (i *CustomCacheInformer[T]) WaitForSync(ctx context.Context) error {
-	listeners := i.processor.all()
-	over := longwait.Announce(ctx, func() []any {
-		return i.syncError(nil, i.lateForSync(listeners)).values("informer", i.opts.Name)
-	})
-	err := i.waitForSync(ctx, listeners)
-	over(err)
-	return err
-}
-
-func (i *CustomCacheInformer[T]) waitForSync(ctx context.Context, listeners []*informerProcessorListener[T]) error {
-	if err := i.wait(ctx, i.applier.synced, nil); err != nil {
-		return i.syncError(err, i.lateForSync(listeners))
-	}
-	for _, l := range listeners {
-		if ctx.Value(callOf{}) == l && !channel.Closed(l.synced) {
-			return i.syncError(errOwnCall, i.lateForSync(listeners))
-		}
-		if err := i.wait(ctx, l.synced, l.removed); err != nil {
-			return i.syncError(err, i.lateForSync(listeners))
-		}
-	}
-	return nil
-}
-
-// wait blocks until one of the channels is closed. It returns an error if the informer stops
-// or ctx ends first.
-func (i *CustomCacheInformer[T]) wait(ctx context.Context, done, removed <-chan struct{}) error {
-	select {
-	case <-done:
-		return nil // even if ctx has ended too
-	default:
-	}
-	select {
-	case <-done:
-		return nil
-	case <-i.stopped: // which removes the listeners
-		return ErrStopped
-	case <-removed:
-		select {
-		case <-i.stopped:
-			return ErrStopped
-		default:
-			return nil
-		}
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-}
-
-func (i *CustomCacheInformer[T]) ended(ctx context.Context) error {
-	select {
-	case <-i.stopped:
-		return ErrStopped
-	default:
-		return ctx.Err()
-	}
-}
-
-func (i *CustomCacheInformer[T]) lateForSync(listeners []*informerProcessorListener[T]) []string {
-	var late []string
-	if !i.running.Load() {
-		late = append(late, "Run")
-	}
-	if !i.HasSynced() {
-		late = append(late, "the first list"+i.gate.late()+i.sourceHealth().turn())
-	}
-	return append(late, lateListeners(listeners)...)
-}
-
-func (i *CustomCacheInformer[T]) syncError(err error, late []string) *SyncError {
-	return i.syncErrorIn("", err, late)
-}
-
-// syncErrorIn returns the error of a caller that waits for one namespace, or for all if namespace
-// is "". A failure in another namespace does not stand in its way.
-func (i *CustomCacheInformer[T]) syncErrorIn(namespace string, err error, late []string) *SyncError {
-	h := i.sourceHealth()
-	reason := h.SourceError
-	for _, n := range h.Namespaces {
-		if n.Namespace == namespace {
-			reason = n.SourceError
-		}
-	}
-	if failing := i.applier.access.trouble(); failing != nil {
-		reason = failing
-	}
-	return &SyncError{Informer: i.opts.Name, Late: late, Reason: reason, Err: err}
-}
 
 // Name returns Options.Name. It does not block.
 func (i *CustomCacheInformer[T]) Name() string { return i.opts.Name }
@@ -487,11 +387,10 @@ func (i *CustomCacheInformer[T]) Health() Health {
 }
 
 func (i *CustomCacheInformer[T]) sourceHealth() (h Health) {
-	for n, s := range i.sources {
-		h.Foreign += int(i.sinks[n].dropped.Load())
-		one, of := s.health(i.opts.Name), i.gate.scopes[n]
-		one.Synced = of.listed.Load()
-		one.ResourceVersion, _ = i.gate.resourceVersion(of)
+	for n, s := range i.gate.scopes() {
+		h.Foreign += int(s.dropped.Load())
+		one := s.health(i.opts.Name)
+		one.ResourceVersion, _ = i.gate.resourceVersion(s)
 		h.addSource(one, n == 0)
 	}
 	h.ResourceVersion, _ = i.gate.resourceVersion(nil)

@@ -193,11 +193,9 @@ func (i *CustomCacheInformer[T]) WaitFor(ctx context.Context, key types.Namespac
 func (i *CustomCacheInformer[T]) WaitForVersion(ctx context.Context, namespace, version string) error {
 	var only *scope // nil for all
 	if namespace != "" {
-		n := slices.IndexFunc(i.gate.scopes, func(s *scope) bool { return s.namespace == namespace || s.namespace == "" })
-		if n < 0 {
+		if only = i.gate.scopeOf(namespace); only == nil {
 			return fmt.Errorf("informer %s: WaitForVersion: the informer does not read the namespace %q", i.opts.Name, namespace)
 		}
-		only = i.gate.scopes[n]
 	}
 	if version == "" {
 		return fmt.Errorf("informer %s: WaitForVersion: the version is empty, like the versions of the objects of a fake clientset", i.opts.Name)
@@ -239,17 +237,15 @@ func (i *CustomCacheInformer[T]) ResourceVersion() string {
 // cluster. ServerVersion blocks until the answer is there, or until ctx ends. It returns an error if
 // the request fails, or unless the informer runs.
 func (i *CustomCacheInformer[T]) ServerVersion(ctx context.Context, namespace string) (string, error) {
-	for _, s := range i.sources {
-		if s.namespace != namespace && s.namespace != "" {
-			continue
-		}
-		rv, err := s.Newest(ctx)
-		if err != nil {
-			return "", fmt.Errorf("informer %s: ServerVersion: %w", i.opts.Name, err)
-		}
-		return rv, nil
+	s := i.gate.scopeOf(namespace)
+	if s == nil {
+		return "", fmt.Errorf("informer %s: ServerVersion: the informer does not read the namespace %q", i.opts.Name, namespace)
 	}
-	return "", fmt.Errorf("informer %s: ServerVersion: the informer does not read the namespace %q", i.opts.Name, namespace)
+	rv, err := s.Newest(ctx)
+	if err != nil {
+		return "", fmt.Errorf("informer %s: ServerVersion: %w", i.opts.Name, err)
+	}
+	return rv, nil
 }
 
 // SourceVersions says how far an informer has read one of its sources.
@@ -284,11 +280,11 @@ type SourceVersions struct {
 // objects of client-go's fakes have no versions, so that Changed stays "". If Transform removes the
 // resourceVersion of an object, Changed lacks that version when the object is listed.
 func (i *CustomCacheInformer[T]) Versions() []SourceVersions {
-	versions := make([]SourceVersions, 0, len(i.gate.scopes))
-	for n, s := range i.gate.scopes {
+	var versions []SourceVersions
+	for _, s := range i.gate.scopes() {
 		rv, _ := i.gate.resourceVersion(s)
 		var watching time.Duration
-		if status := i.sources[n].Status(); status.Watching {
+		if status := s.Status(); status.Watching {
 			watching = time.Since(status.Opened)
 		}
 		versions = append(versions, SourceVersions{Watching: watching, Namespace: s.namespace, ResourceVersion: rv, Listed: i.gate.base(s), Changed: s.changed.Get()})

@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync/atomic"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -32,8 +31,7 @@ type sink[T Object] struct {
 	heard bool         // the source has delivered something, so a list must be compared with what is known
 	part  *source.Part // of a source.Divided, what the next list has; nil for other sources
 
-	dropped atomic.Int64 // objects and events outside of the part
-	list    *listing     // the list that comes in; nil if there is none
+	list *listing // the list that comes in; nil if there is none
 }
 
 // Upsert takes an object that a watch has added or updated, or one of a list that comes in parts.
@@ -181,7 +179,7 @@ func (in *sink[T]) foreign(obj any) bool {
 	if err != nil || has(keyOf(m)) {
 		return false
 	}
-	in.dropped.Add(1)
+	in.scope.dropped.Add(1)
 	return true
 }
 

@@ -11,6 +11,7 @@ import (
 	goruntime "runtime"
 	"slices"
 	"strings"
+	"sync/atomic"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -24,6 +25,7 @@ import (
 	"github.com/customcacheinformer/informer/internal/source"
 	"github.com/customcacheinformer/informer/internal/stopwatch"
 	"github.com/customcacheinformer/informer/internal/turns"
+	"github.com/customcacheinformer/informer/internal/version"
 )
 
 // Client is a typed client for one resource, with L as the type of its lists. The clients of
@@ -241,11 +243,11 @@ func newSource[T Object](r resource, clock stopwatch.Stopwatch, objects *reports
 }
 
 // takeInEarly has sources that do not run yet take in lists early, if opts ask for it.
-func takeInEarly[T Object](sources []resourceSource, opts Options[T]) {
+func takeInEarly[T Object](scopes []*scope, opts Options[T]) {
 	if !opts.early() {
 		return
 	}
-	for _, s := range sources {
+	for _, s := range scopes {
 		s.TakeInEarly(max(0, cmp.Or(opts.PageSize, earlyPageSize)))
 	}
 }
@@ -295,39 +297,68 @@ func resourcesIn[L runtime.Object, C UntypedClient[L]](client func(namespace str
 	return resources, nil
 }
 
-type resourceSource struct {
-	namespace string
-	*source.Source
-	divided source.Divided // nil if the source always delivers the same objects
+// scope is a source with what it reads: the objects of one namespace, or all. An informer over
+// several namespaces has a scope for each. All share one order of versions, but each source has
+// read up to a version of its own.
+type scope struct {
+	namespace      string         // "" if the objects may be in any namespace
+	*source.Source                // nil in the scope of items that come from no source
+	divided        source.Divided // nil if the source always delivers the same objects
+	sink           intake
+	resume         string       // the version at which the source goes on, "" if it must list; set before it runs
+	dropped        atomic.Int64 // objects and events outside of the part of a Divided
+	listed         atomic.Bool  // the first list is applied, or the source has resumed
+
+	// changed is the highest version of an object or a delete that the store has, or is about to
+	// get. The applier raises it before it touches the store.
+	changed version.Highest
+
+	// These are protected by gate.mu.
+	waiting int    // items that have entered and are not applied
+	rv      string // everything up to this version is applied
+	base    string // the version of the last list, or at which the source has resumed
+
+	watchOnly bool // every item since the start came from a watch; belongs to the applier
 }
 
-// run reads the source into sink until ctx ends. of is called with each part of a Divided.
-func (s resourceSource) run(ctx context.Context, sink source.Sink, version string, of func(source.Part)) {
+// intake takes what the source of a scope delivers.
+type intake interface {
+	source.Sink
+	turn(source.Part) // the source goes on with another part
+}
+
+// run reads the source until ctx ends.
+func (s *scope) run(ctx context.Context) {
 	if s.divided == nil {
-		s.Run(ctx, sink, version)
+		s.Run(ctx, s.sink, s.resume)
 		return
 	}
-	s.RunParts(ctx, sink, func() source.Part {
+	s.RunParts(ctx, s.sink, func() source.Part {
 		part := s.divided.Part()
-		of(part)
+		s.sink.turn(part)
 		return part
 	})
 }
 
-// newSources returns the sources of the resources, which report in the words of this package.
-func newSources[T Object](resources []resource, clock stopwatch.Stopwatch, objects *reports, opts Options[T], watchFailed cache.WatchErrorHandlerWithContext) []resourceSource {
-	var sources []resourceSource
-	for _, r := range resources {
-		divided, _ := r.lw.(source.Divided)
-		sources = append(sources, resourceSource{r.namespace, newSource(r, clock, objects, opts, watchFailed), divided})
-	}
-	return sources
+// isLate reports whether the first list is not applied.
+func (s *scope) isLate() bool { return !s.listed.Load() }
+
+func (s *scope) covers(key string) bool {
+	return strings.HasPrefix(key, s.prefix())
 }
 
-func (s resourceSource) health(informer string) NamespaceHealth {
+// prefix returns how the keys of the scope's objects begin.
+func (s *scope) prefix() string {
+	if s.namespace == "" {
+		return ""
+	}
+	return s.namespace + "/"
+}
+
+func (s *scope) health(informer string) NamespaceHealth {
 	status := s.Status()
 	return NamespaceHealth{
-		Namespace: s.namespace, Watching: status.Watching, LastList: status.LastList, LastContact: status.LastContact,
+		Namespace: s.namespace, Synced: s.listed.Load(), Watching: status.Watching, LastList: status.LastList, LastContact: status.LastContact,
 		SourceError: watchError(informer, s.namespace, status.Failure), SourceFailures: status.Failures,
 		SourceFailingSince: status.Since, SourceNextTry: status.NextTry, SourceWaiting: status.Waiting, WaitsForTurn: status.WaitsForTurn,
 		Decoding: DecodingHealth{Objects: status.Decoding.Objects, Left: status.Decoding.Left, LeftBecause: status.Decoding.Because},

@@ -15,6 +15,105 @@ import (
 
 var errMemberFailed = errors.New("a member has failed")
 
+// WaitForSync blocks until the informer has synced, and every watcher that was registered when
+// WaitForSync was called. Watchers that are removed meanwhile do not count. An informer that has
+// synced stays synced, even when it has stopped; see Health. If ctx or the informer ends first, WaitForSync returns a *SyncError
+// with the parts that are late and the failure that stands in the way, if one is known.
+// WaitForSync may be called before Run. It cannot succeed in the callback of a watcher that
+// has not synced: there it returns an error if it is given the callback's ctx.
+//
+// If WaitForSync lasts longer than 30 s, it logs with the logger of ctx which parts are late and why, and
+// logs again when it returns.
+func (i *CustomCacheInformer[T]) WaitForSync(ctx context.Context) error {
+	listeners := i.processor.all()
+	over := longwait.Announce(ctx, func() []any {
+		return i.syncError(nil, i.lateForSync(listeners)).values("informer", i.opts.Name)
+	})
+	err := i.waitForSync(ctx, listeners)
+	over(err)
+	return err
+}
+
+func (i *CustomCacheInformer[T]) waitForSync(ctx context.Context, listeners []*informerProcessorListener[T]) error {
+	if err := i.wait(ctx, i.applier.synced, nil); err != nil {
+		return i.syncError(err, i.lateForSync(listeners))
+	}
+	for _, l := range listeners {
+		if ctx.Value(callOf{}) == l && !channel.Closed(l.synced) {
+			return i.syncError(errOwnCall, i.lateForSync(listeners))
+		}
+		if err := i.wait(ctx, l.synced, l.removed); err != nil {
+			return i.syncError(err, i.lateForSync(listeners))
+		}
+	}
+	return nil
+}
+
+// wait blocks until one of the channels is closed. It returns an error if the informer stops
+// or ctx ends first.
+func (i *CustomCacheInformer[T]) wait(ctx context.Context, done, removed <-chan struct{}) error {
+	select {
+	case <-done:
+		return nil // even if ctx has ended too
+	default:
+	}
+	select {
+	case <-done:
+		return nil
+	case <-i.stopped: // which removes the listeners
+		return ErrStopped
+	case <-removed:
+		select {
+		case <-i.stopped:
+			return ErrStopped
+		default:
+			return nil
+		}
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+func (i *CustomCacheInformer[T]) ended(ctx context.Context) error {
+	select {
+	case <-i.stopped:
+		return ErrStopped
+	default:
+		return ctx.Err()
+	}
+}
+
+func (i *CustomCacheInformer[T]) lateForSync(listeners []*informerProcessorListener[T]) []string {
+	var late []string
+	if !i.running.Load() {
+		late = append(late, "Run")
+	}
+	if !i.HasSynced() {
+		late = append(late, "the first list"+i.gate.late()+i.sourceHealth().turn())
+	}
+	return append(late, lateListeners(listeners)...)
+}
+
+func (i *CustomCacheInformer[T]) syncError(err error, late []string) *SyncError {
+	return i.syncErrorIn("", err, late)
+}
+
+// syncErrorIn returns the error of a caller that waits for one namespace, or for all if namespace
+// is "". A failure in another namespace does not stand in its way.
+func (i *CustomCacheInformer[T]) syncErrorIn(namespace string, err error, late []string) *SyncError {
+	h := i.sourceHealth()
+	reason := h.SourceError
+	for _, n := range h.Namespaces {
+		if n.Namespace == namespace {
+			reason = n.SourceError
+		}
+	}
+	if failing := i.applier.access.trouble(); failing != nil {
+		reason = failing
+	}
+	return &SyncError{Informer: i.opts.Name, Late: late, Reason: reason, Err: err}
+}
+
 // WaitForSync blocks until the group runs, has at least one member, and all its members have
 // synced. That includes the watchers that a member has when the waiting for this member begins.
 // WaitForSync may be called before Run, and before there is a member. It also waits for members
