@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"maps"
+	"math"
 	"runtime"
 	"slices"
 	"sync/atomic"
@@ -23,7 +24,6 @@ import (
 // a change is, from a read of the store that succeeded. After that it retries only the write,
 // until the write succeeds or the informer stops.
 type applier[T Object] struct {
-	queue     cache.Queue
 	gate      *gate[T]
 	storage   storage[T]
 	access    *access[T] // used by storage
@@ -38,7 +38,6 @@ type applier[T Object] struct {
 	decoding  func() DecodingHealth  // for the log
 	weighing  weighing
 
-	entries []*item[T] // of the queue, to be unpacked
 	popped  []*item[T] // the items that were taken from the queue
 	current change[T]  // the change in progress; a field, so that it is not allocated for each item
 
@@ -55,9 +54,8 @@ type applier[T Object] struct {
 	followed    atomic.Bool // a watcher is a version.Follower
 }
 
-func newApplier[T Object](queue cache.Queue, in *gate[T], p *informerProcessor[T], store cache.Store, own *memory.Store, x *index.Index[T], bareObject func(key string, uid types.UID) T, opts Options[T]) *applier[T] {
+func newApplier[T Object](in *gate[T], p *informerProcessor[T], store cache.Store, own *memory.Store, x *index.Index[T], bareObject func(key string, uid types.UID) T, opts Options[T]) *applier[T] {
 	a := &applier[T]{
-		queue:     queue,
 		gate:      in,
 		processor: p,
 		observer:  opts.Observer,
@@ -69,7 +67,7 @@ func newApplier[T Object](queue cache.Queue, in *gate[T], p *informerProcessor[T
 	a.access = newAccess(x, p.Stopwatch, func(ctx context.Context) { a.tell(ctx) }, in.reports, opts)
 	switch {
 	case opts.durable():
-		a.storage, a.pace = newDurableStore(a.access, opts.Durable, in.several, in.scopes, p.tombstones), durablePace
+		a.storage, a.pace = newDurableStore(a.access, opts.Durable, in.several, in.known, p.tombstones), durablePace
 	case own != nil:
 		a.storage, a.pace = &ownStore[T]{
 			access: a.access, store: own, source: sourceOf(in.several), next: map[string]int{},
@@ -81,7 +79,7 @@ func newApplier[T Object](queue cache.Queue, in *gate[T], p *informerProcessor[T
 			a.storage = newSinkStorage(a.access, s.sink, bareObject("", ""))
 		}
 	}
-	a.part, a.weighing.table, a.weighing.stored = a.pace.records, opts.Share, a.stored
+	a.part, a.weighing.table, a.weighing.stored = a.pace.records, opts.Share, a.storage.stored
 	switch a.storage.(type) {
 	case *ownStore[T]:
 		a.weighing.holds, a.weighing.beside = true, perObject
@@ -91,20 +89,7 @@ func newApplier[T Object](queue cache.Queue, in *gate[T], p *informerProcessor[T
 	return a
 }
 
-// stored returns the number of objects in the store, and -1 if it is not known.
-func (a *applier[T]) stored() int {
-	if o, ok := a.storage.(*ownStore[T]); ok {
-		return o.store.Now().Entries().Len()
-	}
-	return int(a.access.objects.Load())
-}
-
 func (a *applier[T]) memory() MemoryHealth { return a.weighing.memory(a.gate.mostOfLists(0)) }
-
-// indexFailed notes that index functions have failed for an object of the own store that somebody else has written.
-func (a *applier[T]) indexFailed(r memory.Ref, errs []error) {
-	a.storage.(*ownStore[T]).indexed(context.Background(), r.Key, errs)
-}
 
 // open reads the store at the start, before any item is applied, and finds out where each source goes on. It returns false
 // if ctx ended first.
@@ -128,7 +113,8 @@ func (a *applier[T]) run(ctx context.Context) {
 	if a.gate.several && a.storage.hasForeign() && !a.deleteForeign(ctx) {
 		return
 	}
-	for ctx.Err() == nil && a.pop() == nil {
+	a.syncNow(ctx) // if there is no source
+	for ctx.Err() == nil && a.pop() {
 		for _, it := range a.popped {
 			if ctx.Err() != nil || !a.apply(ctx, it) {
 				break
@@ -148,38 +134,12 @@ func (a *applier[T]) run(ctx context.Context) {
 	a.tell(ctx)
 }
 
-// pop waits for items and takes all out of the queue. The queue holds its lock while it
-// calls back, so the callbacks only collect its entries.
-func (a *applier[T]) pop() error {
+// pop takes all items out of the queue, and waits until there is one. It returns false if the queue is closed.
+func (a *applier[T]) pop() (ok bool) {
 	clear(a.popped)
-	a.popped = a.popped[:0]
-	take := func(deltas []cache.Delta) {
-		for _, d := range deltas {
-			a.entries = append(a.entries, d.Object.(*item[T]))
-		}
-	}
-	batch := func(deltas []cache.Delta, _ bool) error { take(deltas); return nil }
-	single := func(obj any, _ bool) error { take(obj.(cache.Deltas)); return nil }
-	fifo, ordered := a.queue.(*cache.RealFIFO)
-	// The queue does not say whether it is empty, and a pop of an empty queue blocks.
-	for more := true; more; more = a.gate.queued.Load() > 0 {
-		var err error
-		if ordered {
-			err = fifo.PopBatch(batch, single) // a batch has each key once
-		} else {
-			_, err = a.queue.Pop(single)
-		}
-		if err != nil {
-			return err
-		}
-		for _, entry := range a.entries {
-			a.popped = a.gate.unpack(entry, a.popped)
-		}
-		a.gate.queued.Add(-int64(len(a.entries)))
-		clear(a.entries)
-		a.entries = a.entries[:0]
-	}
-	return nil
+	popped, err := a.gate.pop(a.popped[:0])
+	a.popped = popped
+	return err == nil
 }
 
 // apply applies one item. Before that it publishes the earlier items, if there are enough of
@@ -203,6 +163,9 @@ func (a *applier[T]) apply(ctx context.Context, it *item[T]) bool {
 		}
 	}
 	a.finish(ctx, it)
+	if it.kind == itemLeave {
+		return a.leave(ctx, it.scope)
+	}
 	return it.listing == nil || a.deleteUnlisted(ctx, it)
 }
 
@@ -288,6 +251,30 @@ func (a *applier[T]) deleteUnless(ctx context.Context, of *scope, listed *conten
 	return ctx.Err() == nil
 }
 
+// leave deletes the objects of a source that is gone, behind its last item.
+func (a *applier[T]) leave(ctx context.Context, of *scope) bool {
+	if !a.tell(ctx) || !a.deleteUnless(ctx, of, &contents{left: true}, func(key string) bool { return !of.covers(key) }) || !a.tell(ctx) {
+		return false
+	}
+	a.gate.left(of)
+	a.storage.drop(of)
+	a.gate.reports.listed(ctx, of.covers, math.MaxInt)
+	close(of.left)
+	a.syncNow(ctx)
+	return ctx.Err() == nil
+}
+
+// allListed reports whether the informer has just synced.
+func (a *applier[T]) allListed() bool { return !channel.Closed(a.synced) && a.gate.listed() }
+
+// syncNow publishes that the informer has synced, if no source is left whose list is awaited.
+func (a *applier[T]) syncNow(ctx context.Context) {
+	if a.allListed() {
+		a.mark()
+		a.tell(ctx)
+	}
+}
+
 func (a *applier[T]) finish(ctx context.Context, it *item[T]) {
 	a.observe(it)
 	a.done = len(a.records)
@@ -295,7 +282,7 @@ func (a *applier[T]) finish(ctx context.Context, it *item[T]) {
 	if endsList && !it.scope.listed.Load() {
 		a.tell(ctx) // a watcher that joins once Synced is closed finds the whole list told
 		it.scope.listed.Store(true)
-		if a.gate.listed() {
+		if a.allListed() {
 			a.mark()
 		}
 	}
@@ -364,7 +351,7 @@ func (a *applier[T]) observe(it *item[T]) {
 		return
 	}
 	var lag time.Duration
-	if it.kind != itemGone {
+	if !it.own {
 		lag = a.processor.Now() - it.arrived
 	}
 	for _, r := range a.records[a.done:] {

@@ -137,7 +137,7 @@ func newShared(lw cache.ListerWatcher, example runtime.Object, resync time.Durat
 		}
 		all[name] = f
 	}
-	inf, err := newInformer([]resource{{lw: lw, framing: framingLike(lw, example)}}, accept, tombstone, all, opts)
+	inf, err := newInformer([]resource{{lw: lw, framing: framingLike(lw, example)}}, nil, accept, tombstone, all, opts)
 	if err != nil {
 		return nil, err
 	}

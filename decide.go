@@ -1,8 +1,10 @@
 package informer
 
 import (
+	"fmt"
 	"reflect"
 	"slices"
+	"strconv"
 	"sync/atomic"
 	"time"
 
@@ -13,7 +15,113 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/customcacheinformer/informer/internal/eventlog"
+	"github.com/customcacheinformer/informer/internal/object"
 )
+
+// ownPrefix begins the keys of items that stand for no object.
+const ownPrefix = "\x00"
+
+// itemKind is the kind of change that an item in the queue asks for.
+type itemKind uint8
+
+const (
+	itemUpsert   itemKind = iota // an object was added or updated
+	itemDelete                   // an object was deleted
+	itemGone                     // a list lacks a known key; there is no object
+	itemLeft                     // like itemGone, but the object belongs to a part that the source no longer delivers
+	itemUnread                   // like itemGone, but the informer no longer reads the source
+	itemLeave                    // nothing of a source that is gone comes behind it
+	itemList                     // a list begins
+	itemLack                     // the objects of a list that came in parts are applied; its deletes are not
+	itemListed                   // a list ends; all of its objects come before
+	itemBookmark                 // nothing else has changed up to rv
+	itemResumed                  // the source resumes at the version of a durable store
+	itemWake                     // nothing: the applier has other work than items
+	itemCleaned                  // the store has no objects of other namespaces
+)
+
+// item is an entry of the queue. It carries the object with its key, so that the key is
+// computed once, and a link to the next item, so that the version reached is known although
+// items are applied in any order.
+type item[T Object] struct {
+	kind      itemKind
+	broken    bool  // the object is unusable because Transform or the store refused it; the key is valid
+	listed    bool  // the item comes from a list
+	own       bool  // the applier has made the item
+	done      bool  // the item is applied; protected by gate.mu
+	followers uint8 // of a head: how many items its entry stands for besides it; protected by gate.mu
+	restored  bool  // the server has gone back in time: a version may stand for another state than before; also of itemList
+	key       string
+	entry     uint64 // the number of a head, 0 for other items
+	obj       T
+	listing   *contents     // of itemList or itemLack: what the list has; nil if no deletes follow from it
+	rv        string        // the version reached when this item and all before it are applied
+	arrived   time.Duration // when the item was made; 0 unless an observer needs it
+	applied   func()        // of itemListed: called when it is applied; may be nil
+	scope     *scope        // the scope of the source that the item came from, or gate.own
+	next      *item[T]      // the item that entered next; protected by gate.mu
+}
+
+// asks reports whether the item asks for a change. An object for which Transform has
+// failed does not.
+func (it *item[T]) asks() bool {
+	switch it.kind {
+	case itemUpsert:
+		return !it.broken
+	case itemDelete, itemGone, itemLeft, itemUnread:
+		return true
+	}
+	return false
+}
+
+// changedKey returns the key of the object that the item changes, and "" if it changes none.
+func (it *item[T]) changedKey() string {
+	if !it.asks() {
+		return ""
+	}
+	return it.key
+}
+
+// version returns the version of the state that the item brings. It is "" if that is not known.
+func (it *item[T]) version() string {
+	var none T
+	if it.rv != "" || it.obj == none { // nobody has the object, or it could not be decoded
+		return it.rv
+	}
+	return it.obj.GetResourceVersion()
+}
+
+// contents is what a complete list has. A delete that follows from the list happened at its version
+// or before.
+type contents struct {
+	*object.Keys
+	version string
+	has     func(key string) bool // whether the list would have a key; nil if it would have all
+	left    bool                  // there is no list: the source is gone
+}
+
+func (c *contents) lacks(key string) itemKind {
+	if c.left {
+		return itemUnread
+	}
+	if c.has != nil && !c.has(key) {
+		return itemLeft
+	}
+	return itemGone
+}
+
+// itemKey returns the key of an entry of the queue.
+func itemKey[T Object](obj any) (string, error) {
+	it, ok := obj.(*item[T])
+	switch {
+	case !ok:
+	case it.entry > 0:
+		return ownPrefix + strconv.FormatUint(it.entry, 10), nil
+	default:
+		return it.key, nil
+	}
+	return "", fmt.Errorf("%T is no item of the queue", obj)
+}
 
 // change is the change that an item stands for, with the decision about it.
 type change[T Object] struct {
@@ -79,6 +187,8 @@ func (d *decider[T]) decide(c *change[T], records []record[T]) []record[T] {
 		r := &records[i]
 		r.key = c.key
 		switch {
+		case c.kind == itemUnread:
+			r.event.Origin = OriginLeft
 		case !c.scope.listed.Load():
 			r.event.Origin = OriginInitial
 		case c.listed:
@@ -91,7 +201,7 @@ func (d *decider[T]) decide(c *change[T], records []record[T]) []record[T] {
 func (d *decider[T]) delete(c *change[T], records []record[T]) []record[T] {
 	var none T
 	seen := c.kind == itemDelete && !c.broken // c.obj is the final state of an object
-	old, unknown := c.stored.obj, c.kind == itemGone
+	old, unknown := c.stored.obj, c.kind == itemGone || c.kind == itemUnread
 	switch {
 	case c.stored.exists:
 		c.write, c.after, c.ends = writeDelete, old, true

@@ -177,7 +177,7 @@
 // # Several namespaces
 //
 // An informer of [NewInNamespaces] has one store, one event log and one registration per watcher,
-// and a source for each namespace. It needs no right to list the resource in all namespaces. Each
+// and a source for each namespace. [CustomCacheInformer.SetNamespaces] changes the set, also while it runs. The informer needs no right to list the resource in all namespaces. Each
 // source lists, watches, backs off and goes on from a version of its own. So nothing that
 // happens in one namespace can make the informer miss an event of another:
 //
@@ -187,11 +187,13 @@
 //   - A namespace that cannot be read, or can no longer be read, keeps its last state. Its requests are tried
 //     again, its errors name it, and so does [Health]. The others go on.
 //   - Live events come in the order of their resourceVersions, with [QueueRealFIFO], within a namespace.
+//   - When a namespace leaves the set, its objects come as deletes with [OriginLeft], behind all of its other events. A namespace
+//     that comes is listed, and no request is made for the others.
 //   - ResourceVersion is the lowest version of all namespaces. WaitForVersion waits for one namespace,
 //     or for all.
 //   - Transform and TweakListOptions are called from a goroutine of each namespace.
 //   - The bookmark of a [Durable] has a version for each namespace. A namespace that is new is
-//     listed. The objects of one that is no longer wanted come as deletes, before anything
+//     listed. The objects of one that is no longer wanted at a start come as deletes, before anything
 //     else is done.
 //
 // # Handing work over

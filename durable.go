@@ -318,11 +318,16 @@ func (d *durableStore[T]) nextBookmark() string {
 	return string(encoded)
 }
 
+func (d *durableStore[T]) drop(of *scope) {
+	d.access.drop(of)
+	delete(d.before, of)
+}
+
 // versions returns the version at which each source can go on, "" for one that must list.
 func (d *durableStore[T]) versions() map[string]string {
 	versions := make(map[string]string, len(d.scopes()))
 	for _, s := range d.scopes() {
-		versions[s.namespace] = d.places[s].bookmark()
+		versions[s.namespace] = d.places.of(s).bookmark()
 	}
 	return versions
 }

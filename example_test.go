@@ -16,6 +16,7 @@ import (
 
 	"github.com/customcacheinformer/informer"
 	"github.com/customcacheinformer/informer/enqueue"
+	"github.com/customcacheinformer/informer/indexes"
 	"github.com/customcacheinformer/informer/informertest"
 )
 
@@ -78,6 +79,56 @@ func ExampleNew() {
 		fmt.Println(key)
 	}
 	// Output: default/web
+}
+
+// PodsOfTeam returns an informer over the Pods in the namespaces with the label of a team, and a group that runs it.
+func PodsOfTeam(client kubernetes.Interface, team string) (*informer.CustomCacheInformer[*corev1.Pod], *informer.Group, error) {
+	namespaces, err := informer.New(client.CoreV1().Namespaces(), informer.Options[*corev1.Namespace]{
+		Indexers: informer.Indexers[*corev1.Namespace]{"team": indexes.ByLabel[*corev1.Namespace]("team")},
+	})
+	if err != nil {
+		return nil, nil, err
+	}
+	pods, err := informer.NewInNamespaces(client.CoreV1().Pods, nil, informer.Options[*corev1.Pod]{})
+	if err != nil {
+		return nil, nil, err
+	}
+	_, err = namespaces.AddWatcher(informer.WatcherFunc[*corev1.Namespace](func(context.Context, informer.Event[*corev1.Namespace]) error {
+		var names []string
+		of, err := namespaces.ByIndex("team", team)
+		for _, namespace := range of {
+			names = append(names, namespace.Name)
+		}
+		return errors.Join(err, pods.SetNamespaces(names))
+	}), informer.WatcherOptions{Name: "team"})
+	group := &informer.Group{}
+	return pods, group, errors.Join(err, group.Add(namespaces), group.Add(pods))
+}
+
+func ExampleCustomCacheInformer_SetNamespaces() {
+	shop := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop", Labels: map[string]string{"team": "a"}}}
+	client := fake.NewClientset(shop, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web"}},
+		&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "other", Name: "web"}})
+	pods, group, err := PodsOfTeam(client, "a")
+	if err != nil {
+		panic(err)
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	var running sync.WaitGroup
+	running.Go(func() { _ = group.Run(ctx) })
+	web := types.NamespacedName{Namespace: "shop", Name: "web"}
+	err = pods.WaitFor(ctx, web, func(_ *corev1.Pod, exists bool) bool { return exists })
+	fmt.Println("read", web, err)
+
+	shop.Labels = nil
+	_, _ = client.CoreV1().Namespaces().Update(ctx, shop, metav1.UpdateOptions{})
+	err = pods.WaitFor(ctx, web, func(_ *corev1.Pod, exists bool) bool { return !exists })
+	fmt.Println("left", web, err)
+	stop()
+	running.Wait()
+	// Output:
+	// read shop/web <nil>
+	// left shop/web <nil>
 }
 
 func ExampleCustomCacheInformer_AddWatcher() {

@@ -14,7 +14,6 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/customcacheinformer/informer/internal/eventlog"
-	"github.com/customcacheinformer/informer/internal/object"
 	"github.com/customcacheinformer/informer/internal/stopwatch"
 )
 
@@ -51,30 +50,33 @@ type gate[T Object] struct {
 	clock    stopwatch.Stopwatch
 	reports  *reports
 	observer *Observer
-	durable  bool   // the store is a Durable and takes items in batches
-	gathers  bool   // the store takes up to maxPart objects of a first list at once
-	several  bool   // each source reads a namespace; otherwise there is one, which reads all
-	own      *scope // of items that come from no source
-	set      atomic.Pointer[[]*scope]
+	durable  bool                     // the store is a Durable and takes items in batches
+	gathers  bool                     // the store takes up to maxPart objects of a first list at once
+	several  bool                     // each source reads a namespace; otherwise there is one, which reads all
+	own      *scope                   // of items that come from no source
+	set      atomic.Pointer[[]*scope] // the sources that the informer reads; changed by become
 
 	// Set by begin, and only read afterwards.
 	ctx       context.Context // Run's; after its end, no item waits for room
 	transform func(T) (T, error)
 	example   any // an object that the store holds at the start; nil if there is none
 
-	queued atomic.Int64 // entries in the queue, except those that are just entering
-	full   atomic.Int32 // how many sources wait for room, except those that wait until all is applied
+	queued  atomic.Int64 // entries in the queue, except those that are just entering
+	entries []*item[T]   // taken from the queue, to be unpacked; belongs to pop
+	full    atomic.Int32 // how many sources wait for room, except those that wait until all is applied
 
 	mu         sync.Mutex    // protects the rest, and what a scope says
 	oldest     *item[T]      // this item and all before it are applied, the next one is not
 	newest     *item[T]      // the item that entered last
 	head       *item[T]      // of the last entry, if further items may join it; otherwise nil
 	heads      uint64        // how many items were heads
+	leaves     int           // how many sources have left while the informer ran
 	waiting    int           // items that have entered and are not applied
 	inLists    int           // those of them that are objects of a list
 	mostListed int           // the most objects of a list that were in memory and not applied
 	room       chan struct{} // closed when items were applied; nil if no source waits for that
-	moved      chan struct{} // closed when a version changes; nil if no caller waits for that
+	moved      chan struct{} // closed when a version or the set changes; nil if no caller waits for that
+	leaving    []*scope      // they have left the set, and their objects are in the store still
 
 	progress stopwatch.Moment // when a version was last reached or confirmed
 }
@@ -92,12 +94,36 @@ func newGate[T Object](queue cache.Queue, clock stopwatch.Stopwatch, several, ga
 // scopes returns the sources that the informer has now. The caller must not change the slice.
 func (in *gate[T]) scopes() []*scope { return *in.set.Load() }
 
-// add adds a source, whose goroutine does not run yet.
-func (in *gate[T]) add(s *scope) {
+// become replaces the set of sources. If the informer runs, an item follows for each source that is gone, behind which nothing of
+// it comes. These items do not wait for room, because become may be called in any callback.
+func (in *gate[T]) become(set, gone []*scope, running bool) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
-	set := append(slices.Clone(in.scopes()), s)
 	in.set.Store(&set)
+	for _, s := range gone {
+		s.gone.Store(true)
+		if running {
+			in.leaving = append(in.leaving, s)
+			in.leaves++
+			in.link(&item[T]{kind: itemLeave, key: ownPrefix + "leave/" + strconv.Itoa(in.leaves), scope: s})
+		}
+	}
+	wake(&in.room) // a source that is gone waits no more
+	wake(&in.moved)
+}
+
+// left notes that the objects of a source that is gone are deleted.
+func (in *gate[T]) left(s *scope) {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	in.leaving = slices.DeleteFunc(in.leaving, func(l *scope) bool { return l == s })
+}
+
+// known returns the sources whose objects may be in the store.
+func (in *gate[T]) known() []*scope {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	return slices.Concat(in.scopes(), in.leaving)
 }
 
 // newQueue returns client-go's queue for a kind. A new kind also needs a case in pop, and its
@@ -171,16 +197,23 @@ func (in *gate[T]) names(are func(*scope) bool) string {
 
 // enter puts an item into the queue as soon as fewer than bound items wait, or patience has
 // ended. Changes do not wait for the objects of a list, which may be that of another namespace. enter
-// does nothing once the informer stops.
+// does nothing once the informer stops, and for a source that is gone.
 func (in *gate[T]) enter(patience context.Context, it *item[T], bound int) {
-	free := func() bool { return in.waiting-in.inLists < bound }
+	free := func() bool { return it.scope.gone.Load() || in.waiting-in.inLists < bound }
 	if it.listed {
-		free = func() bool { return in.inLists < bound }
+		free = func() bool { return it.scope.gone.Load() || in.inLists < bound }
 	}
 	if !in.waitUntil(patience, free, 1) {
 		return
 	}
 	defer in.mu.Unlock()
+	if !it.scope.gone.Load() {
+		in.link(it)
+	}
+}
+
+// link puts an item behind all others. The caller holds mu.
+func (in *gate[T]) link(it *item[T]) {
 	in.newest.next = it
 	in.newest = it
 	in.count(it, 1)
@@ -197,6 +230,38 @@ func (in *gate[T]) enter(patience context.Context, it *item[T], bound int) {
 		panic(fmt.Sprintf("informer: %T refuses an item whose key it can read: %v", in.queue, err))
 	}
 	in.queued.Add(1)
+}
+
+// pop waits for items and takes all out of the queue. The queue holds its lock while it
+// calls back, so the callbacks only collect its entries.
+func (in *gate[T]) pop(items []*item[T]) ([]*item[T], error) {
+	take := func(deltas []cache.Delta) {
+		for _, d := range deltas {
+			in.entries = append(in.entries, d.Object.(*item[T]))
+		}
+	}
+	batch := func(deltas []cache.Delta, _ bool) error { take(deltas); return nil }
+	single := func(obj any, _ bool) error { take(obj.(cache.Deltas)); return nil }
+	fifo, ordered := in.queue.(*cache.RealFIFO)
+	// The queue does not say whether it is empty, and a pop of an empty queue blocks.
+	for more := true; more; more = in.queued.Load() > 0 {
+		var err error
+		if ordered {
+			err = fifo.PopBatch(batch, single) // a batch has each key once
+		} else {
+			_, err = in.queue.Pop(single)
+		}
+		if err != nil {
+			return items, err
+		}
+		for _, entry := range in.entries {
+			items = in.unpack(entry, items)
+		}
+		in.queued.Add(-int64(len(in.entries)))
+		clear(in.entries)
+		in.entries = in.entries[:0]
+	}
+	return items, nil
 }
 
 // unpack appends the items of an entry that was taken from the queue. No further item can join it.
@@ -353,103 +418,4 @@ func reached(now, want string) (bool, error) {
 	}
 	order, err := resourceversion.CompareResourceVersion(now, want)
 	return order >= 0, err
-}
-
-// ownPrefix begins the keys of items that stand for no object.
-const ownPrefix = "\x00"
-
-// itemKind is the kind of change that an item in the queue asks for.
-type itemKind uint8
-
-const (
-	itemUpsert   itemKind = iota // an object was added or updated
-	itemDelete                   // an object was deleted
-	itemGone                     // a list lacks a known key; there is no object
-	itemLeft                     // like itemGone, but the object belongs to a part that the source no longer delivers
-	itemList                     // a list begins
-	itemLack                     // the objects of a list that came in parts are applied; its deletes are not
-	itemListed                   // a list ends; all of its objects come before
-	itemBookmark                 // nothing else has changed up to rv
-	itemResumed                  // the source resumes at the version of a durable store
-	itemWake                     // nothing: the applier has other work than items
-	itemCleaned                  // the store has no objects of other namespaces
-)
-
-// item is an entry of the queue. It carries the object with its key, so that the key is
-// computed once, and a link to the next item, so that the version reached is known although
-// items are applied in any order.
-type item[T Object] struct {
-	kind      itemKind
-	broken    bool  // the object is unusable because Transform or the store refused it; the key is valid
-	listed    bool  // the item comes from a list
-	own       bool  // the applier has made the item
-	done      bool  // the item is applied; protected by gate.mu
-	followers uint8 // of a head: how many items its entry stands for besides it; protected by gate.mu
-	restored  bool  // the server has gone back in time: a version may stand for another state than before; also of itemList
-	key       string
-	entry     uint64 // the number of a head, 0 for other items
-	obj       T
-	listing   *contents     // of itemList or itemLack: what the list has; nil if no deletes follow from it
-	rv        string        // the version reached when this item and all before it are applied
-	arrived   time.Duration // when the item was made; 0 unless an observer needs it
-	applied   func()        // of itemListed: called when it is applied; may be nil
-	scope     *scope        // the scope of the source that the item came from, or gate.own
-	next      *item[T]      // the item that entered next; protected by gate.mu
-}
-
-// asks reports whether the item asks for a change. An object for which Transform has
-// failed does not.
-func (it *item[T]) asks() bool {
-	switch it.kind {
-	case itemUpsert:
-		return !it.broken
-	case itemDelete, itemGone, itemLeft:
-		return true
-	}
-	return false
-}
-
-// changedKey returns the key of the object that the item changes, and "" if it changes none.
-func (it *item[T]) changedKey() string {
-	if !it.asks() {
-		return ""
-	}
-	return it.key
-}
-
-// version returns the version of the state that the item brings. It is "" if that is not known.
-func (it *item[T]) version() string {
-	var none T
-	if it.rv != "" || it.obj == none { // nobody has the object, or it could not be decoded
-		return it.rv
-	}
-	return it.obj.GetResourceVersion()
-}
-
-// contents is what a complete list has. A delete that follows from the list happened at its version
-// or before.
-type contents struct {
-	*object.Keys
-	version string
-	has     func(key string) bool // whether the list would have a key; nil if it would have all
-}
-
-func (c *contents) lacks(key string) itemKind {
-	if c.has != nil && !c.has(key) {
-		return itemLeft
-	}
-	return itemGone
-}
-
-// itemKey returns the key of an entry of the queue.
-func itemKey[T Object](obj any) (string, error) {
-	it, ok := obj.(*item[T])
-	switch {
-	case !ok:
-	case it.entry > 0:
-		return ownPrefix + strconv.FormatUint(it.entry, 10), nil
-	default:
-		return it.key, nil
-	}
-	return "", fmt.Errorf("%T is no item of the queue", obj)
 }

@@ -69,8 +69,9 @@ type Health struct {
 	// Namespaces has the namespaces of an informer that NewInNamespaces has made, in the order
 	// in which they were given. Then Watching says that each is watched, LastList, LastContact
 	// and ResourceVersion are the oldest of all, and SourceError is of the namespace that has
-	// failed most often in a row. For other informers it is nil.
-	Namespaces []NamespaceHealth `json:"namespaces,omitempty"`
+	// failed most often in a row. If the set is empty, it is empty, and Watching is true. For other informers
+	// it is nil.
+	Namespaces []NamespaceHealth `json:"namespaces,omitzero"`
 	// SourceError is the error with which lists or watches fail now. If none fails, it may be a warning:
 	// a request without an answer for 30 s, a first state that has not ended after 10 s, or a list
 	// without a resourceVersion. Otherwise it is nil.

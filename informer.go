@@ -36,6 +36,9 @@ type CustomCacheInformer[T Object] struct {
 	source    func(key string) string // the part of the own store that has a key
 	index     *index.Index[T]
 	gate      *gate[T]
+	newScope  func(r resource) *scope
+	in        func(namespace string) resource // nil unless NewInNamespaces has made the informer
+	roster    roster
 	applier   *applier[T]
 	processor *informerProcessor[T]
 
@@ -73,16 +76,18 @@ func New[T Object, L runtime.Object](client Client[T, L], opts Options[T]) (*Cus
 // T must be a pointer to an API type, or AnyObject. If lw delivers objects of another type, or
 // an empty list of them, its first list fails, and the failure is reported.
 func NewFrom[T Object](lw cache.ListerWatcher, opts Options[T]) (*CustomCacheInformer[T], error) {
-	return newFrom([]resource{{lw: lw}}, opts)
+	return newFrom([]resource{{lw: lw}}, nil, opts)
 }
 
 // NewInNamespaces returns one informer over one resource in several namespaces, for programs
 // that may not read all of them. client returns the client for a namespace, and is called once
-// for each, before NewInNamespaces returns. It may be a method of a typed client, of the dynamic
+// for each, before NewInNamespaces or SetNamespaces returns. It may be a method of a typed client, of the dynamic
 // client or of the metadata client:
 //
 //	informer.NewInNamespaces(clientset.CoreV1().Pods, namespaces, informer.Options[*corev1.Pod]{})
 //	informer.NewInNamespaces(dynamic.Resource(gvr).Namespace, namespaces, informer.Options[*unstructured.Unstructured]{})
+//
+// The set may be empty, and [CustomCacheInformer.SetNamespaces] changes it.
 //
 // The informer has one store, and each watcher one registration. It lists and watches each
 // namespace by itself, so all that [CustomCacheInformer] promises about requests holds for
@@ -93,17 +98,26 @@ func NewFrom[T Object](lw cache.ListerWatcher, opts Options[T]) (*CustomCacheInf
 // Over a Durable, a restart lists only namespaces that are new or were not complete. The objects
 // of namespaces that are no longer wanted are removed, and come as deletes.
 //
-// NewInNamespaces returns an error if there is no namespace, if one is given twice or is no
+// NewInNamespaces returns an error if a namespace is given twice or is no
 // name of a namespace, if client returns nil, and in the cases in which [NewFrom] does.
 func NewInNamespaces[T Object, L runtime.Object, C UntypedClient[L]](client func(namespace string) C, namespaces []string, opts Options[T]) (*CustomCacheInformer[T], error) {
-	resources, err := resourcesIn(client, namespaces)
-	if err != nil {
+	if client == nil {
+		return nil, errors.New("informer: the function that returns clients is nil")
+	}
+	if err := checkNamespaces(namespaces); err != nil {
 		return nil, fmt.Errorf("informer: %w", err)
 	}
-	return newFrom(resources, opts)
+	in := func(namespace string) resource {
+		return resource{namespace: namespace, lw: ListWatch(client(namespace))}
+	}
+	var resources []resource
+	for _, namespace := range namespaces {
+		resources = append(resources, in(namespace))
+	}
+	return newFrom(resources, in, opts)
 }
 
-func newFrom[T Object](resources []resource, opts Options[T]) (*CustomCacheInformer[T], error) {
+func newFrom[T Object](resources []resource, in func(string) resource, opts Options[T]) (*CustomCacheInformer[T], error) {
 	if t := reflect.TypeFor[T](); t != reflect.TypeFor[AnyObject]() && (t.Kind() != reflect.Pointer || t.Elem().Kind() != reflect.Struct) {
 		return nil, fmt.Errorf("informer: the type of the objects (T) is %v, neither a pointer to a struct nor AnyObject", t)
 	}
@@ -112,13 +126,14 @@ func newFrom[T Object](resources []resource, opts Options[T]) (*CustomCacheInfor
 		return nil, fmt.Errorf("informer: %w", err)
 	}
 	indexers[cache.NamespaceIndex] = index.ByNamespace()
-	return newInformer(resources, object.As[T], bareObject[T], indexers, opts)
+	return newInformer(resources, in, object.As[T], bareObject[T], indexers, opts)
 }
 
-// newInformer returns an informer over the objects that accept does not refuse. When the
+// newInformer returns an informer over the objects that accept does not refuse. If in is not nil, it makes the resource of
+// each namespace. When the
 // informer knows only the key and the UID of a deleted object, bareObject makes an object of
 // these. The indexers replace Options.Indexers and Options.Fields.
-func newInformer[T Object](resources []resource, accept func(any) (T, error), bareObject func(string, types.UID) T, indexers cache.Indexers, opts Options[T]) (*CustomCacheInformer[T], error) {
+func newInformer[T Object](resources []resource, in func(string) resource, accept func(any) (T, error), bareObject func(string, types.UID) T, indexers cache.Indexers, opts Options[T]) (*CustomCacheInformer[T], error) {
 	omit, err := opts.omission(bareObject("", ""))
 	if err != nil {
 		return nil, fmt.Errorf("informer: %w", err)
@@ -128,13 +143,15 @@ func newInformer[T Object](resources []resource, accept func(any) (T, error), ba
 			return nil, fmt.Errorf("informer: %w", err)
 		}
 	}
-	several := resources[0].namespace != ""
-	i := &CustomCacheInformer[T]{clock: stopwatch.New(), stopped: make(chan struct{}), ownHandler: opts.ErrorHandler != nil, ownObserver: opts.Observer != nil, ownLists: opts.Lists != nil}
+	several := in != nil
+	i := &CustomCacheInformer[T]{clock: stopwatch.New(), stopped: make(chan struct{}), in: in, roster: roster{last: map[string]*scope{}}, ownHandler: opts.ErrorHandler != nil, ownObserver: opts.Observer != nil, ownLists: opts.Lists != nil}
 	i.opts = opts.withDefaults()
 	store := opts.Store
 	if store == nil && opts.Durable == nil {
 		i.source = sourceOf(several)
-		if i.own, store, err = newMemory(i.source, func(r memory.Ref, errs []error) { i.applier.indexFailed(r, errs) }); err != nil {
+		if i.own, store, err = newMemory(i.source, func(r memory.Ref, errs []error) {
+			i.applier.storage.(*ownStore[T]).indexed(context.Background(), r.Key, errs)
+		}); err != nil {
 			return nil, err
 		}
 	}
@@ -147,10 +164,10 @@ func newInformer[T Object](resources []resource, accept func(any) (T, error), ba
 	i.queue = newQueue[T](opts.Queue)
 	i.processor = newProcessor(i.scan, i.own, i.clock, opts)
 	i.gate = newGate(i.queue, i.clock, several, i.own != nil, newReports(i.report), opts)
-	i.applier = newApplier(i.queue, i.gate, i.processor, store, i.own, i.index, bareObject, opts)
-	for _, r := range resources {
+	i.applier = newApplier(i.gate, i.processor, store, i.own, i.index, bareObject, opts)
+	i.newScope = func(r resource) *scope {
 		r.omit = omit
-		s := &scope{namespace: r.namespace}
+		s := &scope{namespace: r.namespace, left: make(chan struct{})}
 		s.divided, _ = r.lw.(source.Divided)
 		s.Source = newSource(r, i.clock, i.gate.reports, opts, func(ctx context.Context, r *cache.Reflector, err error) {
 			if i.watchErrorHandler != nil {
@@ -158,8 +175,13 @@ func newInformer[T Object](resources []resource, accept func(any) (T, error), ba
 			}
 		})
 		s.sink = &sink[T]{gate: i.gate, scope: s, accept: accept, omit: omit, progress: s.Progress}
-		i.gate.add(s)
+		return s
 	}
+	var set []*scope
+	for _, r := range resources {
+		set = append(set, i.newScope(r))
+	}
+	i.gate.become(set, nil, false)
 	i.applier.decoding = func() DecodingHealth { return i.sourceHealth().Decoding }
 	return i, nil
 }
@@ -207,6 +229,71 @@ func (i *CustomCacheInformer[T]) AddWatcher(w ResourceWatcher[T], opts WatcherOp
 		return nil, fmt.Errorf("informer %s: AddWatcher: %w", i.opts.Name, err)
 	}
 	return &Registration{synced: l.synced, stopped: l.stopped, listener: l}, nil
+}
+
+// SetNamespaces replaces the namespaces that an informer of [NewInNamespaces] reads. It does not wait for requests, and may be called
+// at any time, from any goroutine, also in a watcher's callback. The set may be empty.
+//
+//   - A namespace that stays notices nothing: no request is made for it.
+//   - A new one is listed and watched. Its client comes from the function that NewInNamespaces was given, which must not call
+//     SetNamespaces. Its first objects come with OriginInitial, also after the informer has synced.
+//   - The requests for one that is gone end. Its events that have arrived are delivered as usual. Then each of its objects comes as
+//     a delete with OriginLeft and FinalStateUnknown, and nothing of it comes after that. If the namespace returns, it is listed
+//     when these deletes are in the store.
+//
+// An informer that has synced stays synced. Until then, a namespace that is gone is no longer waited for.
+//
+// SetNamespaces returns an error and changes nothing if a name is given twice or is no name of a namespace, if a client is nil,
+// or if another constructor has made the informer. It returns ErrStopped once Run's ctx has ended.
+func (i *CustomCacheInformer[T]) SetNamespaces(namespaces []string) error {
+	if err := i.setNamespaces(namespaces); err != nil {
+		return fmt.Errorf("informer %s: SetNamespaces: %w", i.opts.Name, err)
+	}
+	return nil
+}
+
+func (i *CustomCacheInformer[T]) setNamespaces(namespaces []string) error {
+	if i.in == nil {
+		return errors.New("the informer reads one source; NewInNamespaces makes one whose namespaces change")
+	}
+	if err := checkNamespaces(namespaces); err != nil {
+		return err
+	}
+	made := map[string]*scope{}
+	i.roster.mu.Lock()
+	for {
+		set, missing := setOf(i.gate.scopes(), namespaces, made)
+		if len(missing) == 0 {
+			defer i.roster.mu.Unlock()
+			return i.become(set)
+		}
+		i.roster.mu.Unlock() // the clients come from a function of the program
+		for _, namespace := range missing {
+			r := i.in(namespace)
+			if err := checkSource(r.lw); err != nil {
+				return fmt.Errorf("namespace %q: %w", namespace, err)
+			}
+			made[namespace] = i.newScope(r)
+		}
+		i.roster.mu.Lock()
+	}
+}
+
+// become replaces the set of sources. The caller holds roster.mu.
+func (i *CustomCacheInformer[T]) become(set []*scope) error {
+	i.settings.Lock()
+	defer i.settings.Unlock()
+	if channel.Closed(i.stopped) {
+		return ErrStopped
+	}
+	running := i.running.Load()
+	come, gone := changes(i.gate.scopes(), set)
+	if running {
+		takeInEarly(come, i.opts)
+	}
+	i.gate.become(set, gone, running)
+	i.roster.change(come, gone, running)
+	return nil
 }
 
 // follow has the log show the versions of the source from now on. It returns an error if a watcher with
@@ -294,7 +381,7 @@ func (i *CustomCacheInformer[T]) await(ctx context.Context, wait func()) {
 
 func (i *CustomCacheInformer[T]) underWay() []string {
 	var calls []string
-	for _, s := range i.gate.scopes() {
+	for _, s := range i.roster.all() {
 		for _, op := range s.UnderWay() {
 			calls = append(calls, strings.TrimSpace("source: "+op+" "+s.namespace))
 		}
@@ -332,13 +419,8 @@ func (i *CustomCacheInformer[T]) control(ctx context.Context) {
 	i.gate.begin(ctx, i.applier.access.example, i.opts.Transform)
 	var wg sync.WaitGroup
 	defer wg.Wait()
-	for _, s := range i.gate.scopes() {
-		ctx := ctx
-		if s.namespace != "" {
-			ctx = klog.NewContext(ctx, klog.LoggerWithValues(klog.FromContext(ctx), "namespace", s.namespace))
-		}
-		wg.Go(func() { s.run(ctx) })
-	}
+	i.roster.begin(ctx, i.gate.scopes)
+	defer i.roster.wait()
 	wg.Go(func() { i.applier.run(ctx) })
 	if t := i.processor.tombstones; t != nil {
 		wg.Go(func() { t.Follow(ctx, i.gate.wakeApplier) })
@@ -371,7 +453,7 @@ func (i *CustomCacheInformer[T]) Health() Health {
 	h.Stopped = channel.Closed(i.stopped)
 	h.Synced = i.HasSynced()
 	h.LastProgress = i.gate.progress.Time(i.clock)
-	h.Objects, h.Memory = i.applier.stored(), i.applier.memory()
+	h.Objects, h.Memory = i.applier.storage.stored(), i.applier.memory()
 	h.Queued = i.gate.queuedUp()
 	h.StoreBusy = i.applier.access.call.Lasts()
 	h.Refused = int(i.applier.access.refused.Load())
@@ -392,6 +474,9 @@ func (i *CustomCacheInformer[T]) sourceHealth() (h Health) {
 		one := s.health(i.opts.Name)
 		one.ResourceVersion, _ = i.gate.resourceVersion(s)
 		h.addSource(one, n == 0)
+	}
+	if i.gate.several && h.Namespaces == nil {
+		h.Namespaces, h.Watching = []NamespaceHealth{}, true
 	}
 	h.ResourceVersion, _ = i.gate.resourceVersion(nil)
 	h.Undecodable, h.UndecodableKeys = i.gate.reports.undecodable(10)

@@ -248,6 +248,13 @@ func (o *ownStore[T]) isOpen() bool {
 	return o.opened
 }
 
+func (o *ownStore[T]) stored() int { return o.store.Now().Entries().Len() }
+
+func (o *ownStore[T]) drop(of *scope) {
+	o.access.drop(of)
+	o.store.Part(of.namespace).Drop()
+}
+
 func (o *ownStore[T]) close(context.Context) {
 	o.mu.Lock()
 	o.opened = false

@@ -205,6 +205,12 @@ func (i *CustomCacheInformer[T]) WaitForVersion(ctx context.Context, namespace, 
 	}
 	for {
 		now, moved := i.gate.resourceVersion(only)
+		switch {
+		case only != nil && only.gone.Load():
+			return fmt.Errorf("informer %s: WaitForVersion: the informer no longer reads the namespace %q", i.opts.Name, namespace)
+		case len(i.gate.scopes()) == 0:
+			return nil
+		}
 		ok, err := reached(now, version)
 		if err != nil {
 			return fmt.Errorf("informer %s: WaitForVersion: the source's versions cannot be compared: %w", i.opts.Name, err)

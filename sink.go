@@ -148,9 +148,7 @@ func (in *sink[T]) Begin(doubtful bool) {
 // its keys, and version is its version.
 func (in *sink[T]) begin(doubtful, whole bool, keys *object.Keys, version string) {
 	in.settle()
-	if in.list != nil { // it was given up
-		in.list.end()
-	}
+	in.giveUp()
 	in.lists++
 	l := &listing{own: ownPrefix + "list/" + in.scope.namespace + "/" + strconv.Itoa(in.lists), doubtful: doubtful}
 	if whole {
@@ -161,9 +159,17 @@ func (in *sink[T]) begin(doubtful, whole bool, keys *object.Keys, version string
 	in.list, in.heard = l, true
 	it := &item[T]{kind: itemList, key: l.own, restored: doubtful}
 	if keys != nil {
-		it.listing = &contents{keys, version, in.has()}
+		it.listing = &contents{Keys: keys, version: version, has: in.has()}
 	}
 	in.enter(l.patience, it, gateBound)
+}
+
+// giveUp ends the list that comes in, if there is one.
+func (in *sink[T]) giveUp() {
+	if in.list != nil {
+		in.list.end()
+		in.list = nil
+	}
 }
 
 // turn notes that the source goes on with another part. Nothing else is called meanwhile.
@@ -196,14 +202,14 @@ func (in *sink[T]) has() func(key string) bool {
 // when everything before the list is applied. But a DeltaFIFO could put a later item in the place of
 // an older change, ahead of the beginning of the list.
 func (in *sink[T]) settle() {
-	if in.waitUntil(in.ctx, func() bool { return in.scope.waiting == 0 }, 0) {
+	if in.waitUntil(in.ctx, func() bool { return in.scope.gone.Load() || in.scope.waiting == 0 }, 0) {
 		in.mu.Unlock()
 	}
 }
 
 func (in *sink[T]) takeListed(kind itemKind, obj any) {
-	if in.ctx.Err() != nil {
-		return // the informer stops: Transform need not be called for the rest
+	if in.ctx.Err() != nil || in.scope.gone.Load() {
+		return // Transform need not be called for the rest
 	}
 	if in.foreign(obj) {
 		return
@@ -233,7 +239,7 @@ func (in *sink[T]) End(version string) {
 	defer l.end()
 	in.reports.listed(in.ctx, in.scope.covers, in.lists)
 	if l.seen != nil {
-		in.enter(l.patience, &item[T]{kind: itemLack, key: l.own + "/lack", listing: &contents{l.seen, version, in.has()}}, gateBound)
+		in.enter(l.patience, &item[T]{kind: itemLack, key: l.own + "/lack", listing: &contents{Keys: l.seen, version: version, has: in.has()}}, gateBound)
 	}
 	end := &item[T]{kind: itemListed, key: l.own + "/end", rv: version}
 	if in.part != nil {
@@ -347,6 +353,9 @@ func checkTransformed[T Object](obj T, key string, err error) error {
 // note notes whether an operation has worked for the object of an item. A delete needs only the key.
 func (in *sink[T]) note(op string, it *item[T], err error) {
 	it.broken = err != nil
+	if in.scope.gone.Load() {
+		return // nobody would note the end of a failure
+	}
 	if err != nil && it.kind != itemDelete {
 		in.reports.failed(in.ctx, op, it.key, in.lists, err)
 	} else {

@@ -5,12 +5,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"os"
 	"reflect"
 	goruntime "runtime"
-	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -19,7 +20,9 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/util/watchlist"
+	"k8s.io/klog/v2"
 
+	"github.com/customcacheinformer/informer/internal/channel"
 	"github.com/customcacheinformer/informer/internal/framing"
 	"github.com/customcacheinformer/informer/internal/object"
 	"github.com/customcacheinformer/informer/internal/source"
@@ -274,27 +277,22 @@ func (r resource) check(durable bool) error {
 	return checkSource(r.lw)
 }
 
-func resourcesIn[L runtime.Object, C UntypedClient[L]](client func(namespace string) C, namespaces []string) ([]resource, error) {
-	if client == nil {
-		return nil, errors.New("the function that returns clients is nil")
-	}
-	if len(namespaces) == 0 {
-		return nil, errors.New("no namespace is given; New reads all namespaces")
-	}
-	var resources []resource
-	for i, namespace := range namespaces {
-		if slices.Contains(namespaces[:i], namespace) {
-			return nil, fmt.Errorf("the namespace %q is given twice", namespace)
+// checkNamespaces returns an error if a set has a name twice or one that no namespace can have.
+func checkNamespaces(names []string) error {
+	seen := make(map[string]bool, len(names))
+	for _, name := range names {
+		if seen[name] {
+			return fmt.Errorf("the namespace %q is given twice", name)
 		}
-		if namespace == "" {
-			return nil, errors.New(`"" is no name of a namespace: to read all namespaces, use New`)
+		if name == "" {
+			return errors.New(`"" is no name of a namespace: to read all namespaces, use New`)
 		}
-		if problems := validation.IsDNS1123Label(namespace); len(problems) > 0 {
-			return nil, fmt.Errorf("%q is no name of a namespace: %s", namespace, strings.Join(problems, ", "))
+		if problems := validation.IsDNS1123Label(name); len(problems) > 0 {
+			return fmt.Errorf("%q is no name of a namespace: %s", name, strings.Join(problems, ", "))
 		}
-		resources = append(resources, resource{namespace: namespace, lw: ListWatch(client(namespace))})
+		seen[name] = true
 	}
-	return resources, nil
+	return nil
 }
 
 // scope is a source with what it reads: the objects of one namespace, or all. An informer over
@@ -305,9 +303,13 @@ type scope struct {
 	*source.Source                // nil in the scope of items that come from no source
 	divided        source.Divided // nil if the source always delivers the same objects
 	sink           intake
-	resume         string       // the version at which the source goes on, "" if it must list; set before it runs
-	dropped        atomic.Int64 // objects and events outside of the part of a Divided
-	listed         atomic.Bool  // the first list is applied, or the source has resumed
+	after          <-chan struct{} // when it is closed, the source may run; nil if it need not wait
+	end            func()          // ends the source; nil before it may run
+	gone           atomic.Bool     // the informer no longer reads the source
+	left           chan struct{}   // closed when the objects of a source that is gone are deleted
+	resume         string          // the version at which the source goes on, "" if it must list; set before it runs
+	dropped        atomic.Int64    // objects and events outside of the part of a Divided
+	listed         atomic.Bool     // the first list is applied, or the source has resumed
 
 	// changed is the highest version of an object or a delete that the store has, or is about to
 	// get. The applier raises it before it touches the store.
@@ -325,10 +327,12 @@ type scope struct {
 type intake interface {
 	source.Sink
 	turn(source.Part) // the source goes on with another part
+	giveUp()          // the source has returned
 }
 
 // run reads the source until ctx ends.
 func (s *scope) run(ctx context.Context) {
+	defer s.sink.giveUp()
 	if s.divided == nil {
 		s.Run(ctx, s.sink, s.resume)
 		return
@@ -353,6 +357,124 @@ func (s *scope) prefix() string {
 		return ""
 	}
 	return s.namespace + "/"
+}
+
+// setOf returns the set of sources that read these namespaces: those that the informer has, and otherwise those that were made.
+// missing has the names for which there is neither.
+func setOf(has []*scope, namespaces []string, made map[string]*scope) (set []*scope, missing []string) {
+	read := maps.Clone(made)
+	for _, s := range has {
+		read[s.namespace] = s
+	}
+	for _, namespace := range namespaces {
+		if s := read[namespace]; s != nil {
+			set = append(set, s)
+		} else {
+			missing = append(missing, namespace)
+		}
+	}
+	return set, missing
+}
+
+// changes returns the sources that a new set has and the old one has not, and those of the old one that the new one has not.
+func changes(before, after []*scope) (come, gone []*scope) {
+	stays := map[*scope]bool{}
+	for _, s := range after {
+		stays[s] = true
+	}
+	for _, s := range before {
+		if !stays[s] {
+			gone = append(gone, s)
+		}
+		delete(stays, s)
+	}
+	for _, s := range after {
+		if stays[s] {
+			come = append(come, s)
+		}
+	}
+	return come, gone
+}
+
+// roster runs the sources of an informer, which come and go.
+type roster struct {
+	mu      sync.Mutex      // held while the set of sources changes
+	ctx     context.Context // of the sources; nil before they may run
+	sources sync.WaitGroup
+	last    map[string]*scope // the source that left last, of each namespace whose deletes are not in the store yet
+
+	running sync.Map // the sources that have not returned, as *scope
+}
+
+// begin starts the sources of the set.
+func (r *roster) begin(ctx context.Context, set func() []*scope) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.ctx = ctx
+	for _, s := range set() {
+		r.start(s)
+	}
+}
+
+// change ends the sources that are gone, and starts those that have come.
+func (r *roster) change(come, gone []*scope, running bool) {
+	maps.DeleteFunc(r.last, func(_ string, s *scope) bool { return channel.Closed(s.left) })
+	for _, s := range gone {
+		if s.end != nil {
+			s.end()
+		}
+		if running {
+			r.last[s.namespace] = s
+		}
+	}
+	for _, s := range come {
+		if before := r.last[s.namespace]; before != nil {
+			s.after = before.left
+		}
+		r.start(s)
+	}
+}
+
+// start starts a source, unless the sources may not run yet or have ended. The caller holds mu.
+func (r *roster) start(s *scope) {
+	if r.ctx == nil || r.ctx.Err() != nil {
+		return
+	}
+	ctx := r.ctx
+	if s.namespace != "" {
+		ctx = klog.NewContext(ctx, klog.LoggerWithValues(klog.FromContext(ctx), "namespace", s.namespace))
+	}
+	ctx, s.end = context.WithCancel(ctx)
+	r.running.Store(s, nil)
+	r.sources.Go(func() {
+		defer r.running.Delete(s)
+		defer s.end()
+		if s.after != nil {
+			select {
+			case <-s.after:
+			case <-ctx.Done():
+				return
+			}
+		}
+		s.run(ctx)
+	})
+}
+
+// wait waits until ctx has ended and the sources have returned.
+func (r *roster) wait() {
+	<-r.ctx.Done()
+	r.mu.Lock()
+	r.mu.Unlock() //nolint:staticcheck // nothing starts from now on
+	r.sources.Wait()
+}
+
+// all returns the sources that have not returned.
+func (r *roster) all() (all []*scope) {
+	r.running.Range(func(s, _ any) bool {
+		all = append(all, s.(*scope))
+		return true
+	})
+	return all
 }
 
 func (s *scope) health(informer string) NamespaceHealth {

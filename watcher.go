@@ -65,9 +65,12 @@ const (
 	// OriginResync is not a change. It marks the replay of the state for
 	// WatcherOptions.ResyncPeriod.
 	OriginResync
+	// OriginLeft marks the deletes of a namespace that the informer no longer reads, see
+	// [CustomCacheInformer.SetNamespaces]. The objects may exist.
+	OriginLeft
 )
 
-// String returns "watch", "initial", "relist" or "resync".
+// String returns "watch", "initial", "relist", "resync" or "left".
 func (o Origin) String() string {
 	switch o {
 	case OriginWatch:
@@ -78,6 +81,8 @@ func (o Origin) String() string {
 		return "relist"
 	case OriginResync:
 		return "resync"
+	case OriginLeft:
+		return "left"
 	}
 	return fmt.Sprintf("Origin(%d)", uint8(o))
 }

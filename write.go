@@ -17,7 +17,7 @@ import (
 )
 
 // storage is how the applier uses a store. A plainStore makes each change at once, an ownStore and a
-// durableStore make all changes of a batch in one step. Only the apply loop calls it.
+// durableStore make all changes of a batch in one step. Only the apply loop calls it, unless a method says otherwise.
 type storage[T Object] interface {
 	// open reads what the store holds at the start. It returns the versions at which sources can
 	// go on, by namespace, and false if ctx ended first.
@@ -34,6 +34,8 @@ type storage[T Object] interface {
 	// pass notes that an item is applied, and spoil that an object of a source could not be stored.
 	pass(it *item[T])
 	spoil(of *scope)
+	// drop forgets a source that is gone, whose objects are deleted.
+	drop(of *scope)
 	// version returns the version of a source whose state the store has after all writes so far. It
 	// is "" if the store has no such state.
 	version(of *scope) string
@@ -45,6 +47,8 @@ type storage[T Object] interface {
 	// keys yields the keys of the objects that are known to exist: all that begin with the prefix,
 	// and perhaps others. It ends early if ctx does.
 	keys(ctx context.Context, prefix string) iter.Seq[string]
+	// stored returns the number of objects in the store, and -1 if it is not known. It may be called from any goroutine.
+	stored() int
 	// forget removes tombstones that no watcher needs any more. It is called after each batch.
 	forget(ctx context.Context)
 	// close ends the work on the store. It is called when all watchers have stopped.
@@ -110,6 +114,10 @@ func (a *access[T]) pass(it *item[T]) {
 }
 
 func (a *access[T]) spoil(of *scope) { a.places.of(of).spoil() }
+
+func (a *access[T]) stored() int { return int(a.objects.Load()) }
+
+func (a *access[T]) drop(of *scope) { delete(a.places, of) }
 
 func (a *access[T]) version(of *scope) string { return a.places.of(of).bookmark() }
 

@@ -92,7 +92,6 @@ func TestNamespacesThatCannotBeUsedAreErrors(t *testing.T) {
 		namespaces []string
 	}{
 		"function that returns clients is nil":   {nil, []string{"a"}},
-		"no namespace is given":                  {src.Namespace, nil},
 		`"a" is given twice`:                     {src.Namespace, []string{"a", "b", "a"}},
 		`to read all namespaces, use New`:        {src.Namespace, []string{"a", ""}},
 		`"a/b" is no name of a namespace`:        {src.Namespace, []string{"a/b"}},

@@ -44,7 +44,7 @@ type made struct {
 
 type informerSeries struct {
 	entry
-	events                 [informer.EventDeleted + 1][informer.OriginRelist + 1]prom.Counter
+	events                 [informer.EventDeleted + 1][informer.OriginLeft + 1]prom.Counter // nil for what does not happen
 	lag, lists, watches    prom.Observer
 	listOutcomes, outcomes [outcomes]prom.Counter // of lists, and of watches
 	watchEvents            prom.Counter
@@ -201,10 +201,11 @@ func (s *series) informerLocked(name string) *informerSeries {
 	v := &s.vectors
 	i := &informerSeries{entry: s.entryLocked(), ops: map[string]*opSeries{}, watchers: map[string]*watcherSeries{}}
 	for typ := informer.EventAdded; int(typ) < len(i.events); typ++ {
-		for origin := range i.events[typ] {
-			i.events[typ][origin] = i.counter(v.events, name, typ.String(), informer.Origin(origin).String())
+		for origin := range informer.OriginResync { // no change has this origin
+			i.events[typ][origin] = i.counter(v.events, name, typ.String(), origin.String())
 		}
 	}
+	i.events[informer.EventDeleted][informer.OriginLeft] = i.counter(v.events, name, informer.EventDeleted.String(), informer.OriginLeft.String())
 	i.lag = i.histogram(v.lag, name)
 	i.lists, i.watches = i.histogram(v.lists, name), i.histogram(v.watches, name)
 	for o := range outcomes {

@@ -62,7 +62,7 @@ func TestAnUnknownOperationOrEventIsNoNewSeries(t *testing.T) {
 			t.Errorf("%s is %v", name, all[name])
 		}
 	}
-	if n := len(having(all, "informer_store_errors_total")); len(counters) != 3*3+1 || n != 11+1 || all[`informer_store_duration_seconds_count{informer="i",op="other"}`] != 2 {
+	if n := len(having(all, "informer_store_errors_total")); len(counters) != 3*3+1+1 || n != 11+1 || all[`informer_store_duration_seconds_count{informer="i",op="other"}`] != 2 {
 		t.Errorf("%d counters of events, %d operations: %v", len(counters), n, all)
 	}
 }
