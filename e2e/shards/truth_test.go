@@ -228,10 +228,20 @@ func (tr *truth) missed(r *recorder, kind int, may func(kind int, d death) bool)
 		case may(kind, d):
 			unknown++
 		default:
-			missed = append(missed, fmt.Sprintf("kind %d: no call has seen the delete of %s at version %d, known at %s", kind, d.name, d.version, d.known.Format(clock)))
+			missed = append(missed, fmt.Sprintf("kind %d: no call has seen the delete of %s at version %d to %d, known at %s; calls: %q",
+				kind, d.name, d.alive, d.version, d.known.Format(clock), sights(byKey[d.name], kind)))
 		}
 	}
 	return missed, len(tr.deaths), unknown
+}
+
+// sights says which state of a kind each call has seen.
+func sights(calls []*call, kind int) (all []string) {
+	for _, c := range calls {
+		s := c.Seen[kind]
+		all = append(all, fmt.Sprintf("%s by %s: versions %d to %d, object %q", c.begun.Format(clock), c.Replica, s.low(), s.high(), s.UID))
+	}
+	return all
 }
 
 // seen reports whether a call that has begun at a time has seen that the object is gone.
