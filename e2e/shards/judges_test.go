@@ -134,6 +134,10 @@ func TestDeletesAndNewestStatesAreMissed(t *testing.T) {
 	if d.seen(sight{Low: "5"}, time.Unix(99, 0)) || !d.seen(sight{Low: "5"}, time.Unix(101, 0)) {
 		t.Error("a call that finds nothing counts if it has begun after the delete")
 	}
+	// A list has shown the delete, and its end is not applied: the versions before the list count.
+	if d := tr.deaths[0]; d.version != 6 || !d.seen(sight{Low: "5"}, time.Time{}) || d.seen(sight{Low: "4"}, time.Time{}) {
+		t.Errorf("%+v: a call that reads the last known state and finds nothing has seen the delete", d)
+	}
 	// The test itself has missed the delete, and lists later. A call has seen it in between.
 	tr = newTruth()
 	tr.changed(madeObject("k", "1", 1, 5), false)

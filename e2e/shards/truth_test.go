@@ -180,8 +180,12 @@ func (tr *truth) changed(obj object, deleted bool) {
 		tr.now[obj.GetName()] = obj
 		return
 	}
+	alive := at
+	if last := tr.now[obj.GetName()]; last != nil && last.GetUID() == obj.GetUID() {
+		alive = version(last.GetResourceVersion())
+	}
 	delete(tr.now, obj.GetName())
-	tr.deaths = append(tr.deaths, death{obj.GetName(), obj.GetUID(), tickOf(obj), at, at, time.Now()})
+	tr.deaths = append(tr.deaths, death{obj.GetName(), obj.GetUID(), tickOf(obj), at, alive, time.Now()})
 }
 
 func tickOf(obj object) int64 {
