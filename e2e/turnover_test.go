@@ -153,7 +153,7 @@ func TestNamespacesComeAndGo(t *testing.T) {
 		return stored, told
 	}
 	stored, told := states()
-	for deadline := time.Now().Add(patience); !(cmp.Equal(want, stored) && cmp.Equal(want, told)) && time.Now().Before(deadline); stored, told = states() {
+	for deadline := time.Now().Add(patience); (!cmp.Equal(want, stored) || !cmp.Equal(want, told)) && time.Now().Before(deadline); stored, told = states() {
 		<-time.After(10 * time.Millisecond) // the informer runs in real time
 	}
 	if diff := cmp.Diff(want, stored); diff != "" {
