@@ -64,13 +64,15 @@ func (p *part) ListWithContext(ctx context.Context, opts metav1.ListOptions) (ru
 
 // WatchWithContext does so for a watch.
 func (p *part) WatchWithContext(ctx context.Context, opts metav1.ListOptions) (watch.Interface, error) {
-	p.probe(ctx) // also without a list: another API server may answer now
 	w, err := p.source.all.WatchWithContext(ctx, p.narrow(opts))
 	if p.refuses(err) {
 		w, err = p.source.all.WatchWithContext(ctx, p.narrow(opts))
 	}
 	if err == nil { // a server may refuse to stream the first state
 		p.source.answered(ctx, nil)
+		// Another API server may answer now. This comes behind the watch: a probe that fails with the connection of
+		// the last watch would show nothing until the next one.
+		p.probe(ctx)
 	}
 	return w, err
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"hash/fnv"
+	"io"
 	"regexp"
 	"sync"
 	"sync/atomic"
@@ -20,6 +21,8 @@ type selecting struct {
 	configMaps
 	refusal error        // the answer to all requests with a selector that the server understands, or nil
 	asked   atomic.Int64 // such requests
+	ignores atomic.Bool  // the server knows no selector
+	breaks  atomic.Bool  // the connection of the next request breaks
 }
 
 func (s *selecting) serves(_ *shards.Options, r *replica) { r.server, s.link = s, r.link }
@@ -31,7 +34,10 @@ var shardRange = regexp.MustCompile(`shardRange\(object\.metadata\.namespace, '(
 
 // filter returns a function that tells whether a request asks for an object.
 func (s *selecting) filter(opts metav1.ListOptions) (func(runtime.Object) bool, error) {
-	if opts.ShardSelector == "" {
+	if s.breaks.CompareAndSwap(true, false) {
+		return nil, io.ErrUnexpectedEOF
+	}
+	if opts.ShardSelector == "" || s.ignores.Load() {
 		return func(runtime.Object) bool { return true }, nil
 	}
 	ranges := shardRange.FindAllStringSubmatch(opts.ShardSelector, -1)

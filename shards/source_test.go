@@ -209,6 +209,27 @@ func TestASelectorThatTheServerRefusesIsLeftOut(t *testing.T) {
 	}
 }
 
+// When another API server takes over, the first request may still fail with the connection of the old one.
+func TestAnotherServerIsNoticedAtItsFirstWatch(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newDividedWorld(t, 100)
+		server := &selecting{}
+		a, b := w.start("a", server.serves), w.start("b")
+		w.settled(time.Minute)
+		for n, ignores := range []bool{true, false, true, false} {
+			server.ignores.Store(ignores)
+			server.breaks.Store(n < 2)
+			w.objects.Disconnect()
+			time.Sleep(time.Minute)
+			if got := a.set.Health().Selector; (got == "ignored") != ignores || server.breaks.Load() {
+				t.Errorf("the server ignores selectors: %v, and Health shows %q", ignores, got)
+			}
+		}
+		a.stop()
+		b.stop()
+	})
+}
+
 func TestSourceChecksItsArguments(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newDividedWorld(t, 1)
