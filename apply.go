@@ -264,7 +264,7 @@ func (a *applier[T]) leave(ctx context.Context, of *scope) bool {
 	return ctx.Err() == nil
 }
 
-// allListed reports whether the informer has just synced.
+// allListed reports whether every source has listed and the informer has not synced yet.
 func (a *applier[T]) allListed() bool { return !channel.Closed(a.synced) && a.gate.listed() }
 
 // syncNow publishes that the informer has synced, if no source is left whose list is awaited.
