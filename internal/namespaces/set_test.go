@@ -363,6 +363,42 @@ func TestTheSetChangesAtAnyTime(t *testing.T) {
 	})
 }
 
+// Each call replaces the whole set, also beside others, beside the start and beside the stop.
+func TestManyCallersChangeTheSet(t *testing.T) {
+	eachStore(t, func(t *testing.T, opts options) {
+		s := newServer(object("a", "x", "1"), object("b", "x", "1"), object("c", "x", "1"))
+		all := []string{"a", "b", "c"}
+		for _, namespace := range all {
+			s.client(namespace)
+		}
+		inf, r := s.informer(t, opts, "a")
+		var callers sync.WaitGroup
+		call := func() {
+			for n := range 4 {
+				callers.Go(func() {
+					for i := range 50 {
+						if err := inf.SetNamespaces(all[(n+i)%3:]); err != nil && !errors.Is(err, informer.ErrStopped) {
+							t.Error(err)
+						}
+						if i%10 == 0 {
+							time.Sleep(time.Millisecond)
+						}
+					}
+				})
+			}
+		}
+		call()
+		stop := testkit.Start(t, inf)
+		callers.Wait()
+		set(t, inf, "c", "a")
+		time.Sleep(time.Minute)
+		s.check(t, inf, r, "a", "c")
+		call()
+		stop()
+		callers.Wait()
+	})
+}
+
 // serial returns a function that one goroutine runs at a time.
 func serial(f func(configMap) (configMap, error)) func(configMap) (configMap, error) {
 	turn := make(chan struct{}, 1)
