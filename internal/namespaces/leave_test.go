@@ -1,0 +1,244 @@
+package namespaces_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/customcacheinformer/informer"
+	"github.com/customcacheinformer/informer/informertest"
+	"github.com/customcacheinformer/informer/internal/testkit"
+)
+
+// A namespace leaves while its list comes in: in the middle of a page, of a stream, and in Transform.
+func TestANamespaceLeavesInTheMiddleOfItsList(t *testing.T) {
+	eachStore(t, func(t *testing.T, opts options) {
+		s := newServer(object("a", "u", "1"), object("a", "v", "1"), object("a", "w", "1"), object("b", "x", "1"))
+		var inf *testkit.Informer
+		var taken atomic.Int32
+		opts.Transform = func(obj configMap) (configMap, error) {
+			if obj.Namespace == "a" && taken.Add(1) == 2 {
+				set(t, inf, "b")
+			}
+			return obj, nil
+		}
+		inf, r := s.informer(t, opts, "a", "b")
+		testkit.Start(t, inf)
+		time.Sleep(time.Minute)
+		s.check(t, inf, r, "b")
+		if !inf.HasSynced() || taken.Load() != 2 {
+			t.Errorf("%d objects were transformed: %+v", taken.Load(), inf.Health())
+		}
+		set(t, inf, "b", "a")
+		time.Sleep(time.Minute)
+		s.check(t, inf, r, "a", "b")
+	})
+}
+
+// An event that has arrived, and that Transform holds until its namespace has left, is dropped.
+func TestANamespaceLeavesWhileTransformHasItsObject(t *testing.T) {
+	eachStore(t, func(t *testing.T, opts options) {
+		s, hold := newServer(object("a", "x", "1"), object("b", "x", "1")), make(chan struct{})
+		opts.Transform = func(obj configMap) (configMap, error) {
+			if obj.Data["value"] == "hold" {
+				<-hold
+			}
+			return obj, nil
+		}
+		inf, r := s.informer(t, opts, "a", "b")
+		testkit.Start(t, inf)
+		time.Sleep(time.Minute)
+		s.Apply(object("a", "x", "hold"))
+		time.Sleep(time.Second)
+		set(t, inf, "b")
+		time.Sleep(time.Second)
+		close(hold)
+		time.Sleep(time.Second)
+		s.check(t, inf, r, "b")
+	})
+}
+
+// While the informer is held up, a namespace leaves with a change of an object, returns, and the object changes again.
+func TestANamespaceLeavesAndReturnsBehindAChange(t *testing.T) {
+	eachStore(t, func(t *testing.T, opts options) {
+		s, hold := newServer(object("a", "x", "1"), object("b", "x", "1")), make(chan struct{})
+		opts.Observer = &informer.Observer{Apply: func(a informer.ApplyInfo) {
+			if a.Key == "b/x" && a.Type == informer.EventUpdated {
+				<-hold
+			}
+		}}
+		inf, r := s.informer(t, opts, "a", "b")
+		testkit.Start(t, inf)
+		time.Sleep(time.Minute)
+		s.Apply(object("b", "x", "2"))
+		synctest.Wait()
+		s.Apply(object("a", "x", "2")) // waits in the queue, and a DeltaFIFO puts a later change of a/x in its place
+		synctest.Wait()
+		set(t, inf, "b")
+		_, _ = s.Delete(keyOf("a", "x"))
+		set(t, inf, "a", "b")
+		time.Sleep(time.Second)
+		s.Apply(object("a", "x", "3"))
+		synctest.Wait()
+		close(hold)
+		time.Sleep(time.Minute)
+		s.check(t, inf, r, "a", "b")
+	})
+}
+
+// Any callback may change the set.
+func TestACallbackChangesTheSet(t *testing.T) {
+	for name, arrange := range map[string]func(opts *options, change func()) informer.ResourceWatcher[configMap]{
+		"Transform": func(opts *options, change func()) informer.ResourceWatcher[configMap] {
+			opts.Transform = func(obj configMap) (configMap, error) { change(); return obj, nil }
+			return nil
+		},
+		"index function": func(opts *options, change func()) informer.ResourceWatcher[configMap] {
+			opts.Indexers = informer.Indexers[configMap]{"x": func(configMap) ([]string, error) { change(); return nil, nil }}
+			return nil
+		},
+		"Observer": func(opts *options, change func()) informer.ResourceWatcher[configMap] {
+			opts.Observer = &informer.Observer{Apply: func(informer.ApplyInfo) { change() }}
+			return nil
+		},
+		"ErrorHandler": func(opts *options, change func()) informer.ResourceWatcher[configMap] {
+			opts.Transform = func(obj configMap) (configMap, error) {
+				if obj.Name == "bad" {
+					return nil, errors.New("bad")
+				}
+				return obj, nil
+			}
+			opts.ErrorHandler = func(context.Context, error) { change() }
+			return nil
+		},
+		"watcher": func(_ *options, change func()) informer.ResourceWatcher[configMap] {
+			return informer.WatcherFunc[configMap](func(context.Context, informer.Event[configMap]) error { change(); return nil })
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			eachStore(t, func(t *testing.T, opts options) {
+				s := newServer(object("a", "x", "1"), object("a", "y", "1"), object("b", "x", "1"), object("a", "bad", "1"))
+				s.client("b")
+				var inf *testkit.Informer
+				var once sync.Once
+				changed := make(chan struct{})
+				w := arrange(&opts, func() {
+					once.Do(func() { set(t, inf, "b"); close(changed) })
+				})
+				inf, r := s.informer(t, opts, "a")
+				if w != nil {
+					testkit.AddWatcher(t, inf, w, informer.WatcherOptions{Name: name})
+				}
+				testkit.Start(t, inf)
+				time.Sleep(time.Minute)
+				<-changed
+				s.check(t, inf, r, "b")
+			})
+		})
+	}
+}
+
+// An object that cannot be used is forgotten with its namespace.
+func TestTheFailuresOfANamespaceLeaveWithIt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, errs := newServer(object("a", "x", "bad"), object("b", "x", "1")), &testkit.ErrorLog{}
+		opts := options{ErrorHandler: errs.Handle, Transform: func(obj configMap) (configMap, error) {
+			if obj.Data["value"] == "bad" {
+				return nil, errors.New("bad")
+			}
+			return obj, nil
+		}}
+		inf, r := s.informer(t, opts, "a", "b")
+		testkit.Start(t, inf)
+		for range 3 {
+			time.Sleep(time.Minute)
+			if got := errs.Take(); len(got) != 1 {
+				t.Errorf("reported: %v", got)
+			}
+			set(t, inf, "b")
+			time.Sleep(time.Minute)
+			set(t, inf, "a", "b")
+		}
+		time.Sleep(time.Minute)
+		s.check(t, inf, r, "b")
+	})
+}
+
+// A set that changes leaves nothing behind.
+func TestTenThousandChangesOfTheSet(t *testing.T) {
+	testkit.EachQueue(t, func(t *testing.T, queue informer.QueueKind) {
+		s := newServer(object("keep", "x", "1"))
+		inf, err := informer.NewInNamespaces(s.Namespace, []string{"keep"}, options{Queue: queue, WatchList: informer.WatchListOff})
+		if err != nil {
+			t.Fatal(err)
+		}
+		testkit.Start(t, inf)
+		n := 0
+		change := func(times int) (goroutines int, heap uint64) {
+			for range times {
+				n++
+				name := fmt.Sprint("n", n)
+				set(t, inf, "keep", name)
+				synctest.Wait()
+			}
+			set(t, inf, "keep")
+			s.Apply(object("keep", "x", fmt.Sprint(n))) // the source forgets watches that have ended at its next event
+			time.Sleep(time.Hour)
+			runtime.GC()
+			var m runtime.MemStats
+			runtime.ReadMemStats(&m)
+			return runtime.NumGoroutine(), m.HeapAlloc
+		}
+		times := 5000
+		if testing.Short() {
+			times = 500
+		}
+		goroutines, heap := change(times)
+		after, grown := change(times)
+		t.Logf("%d goroutines and %d bytes after %d changes, %d and %d after %d more", goroutines, heap, times, after, grown, times)
+		if after != goroutines || int64(grown)-int64(heap) > int64(times)*2000 { // the source notes each request; a source that stays takes 10 kB
+			t.Errorf("%d goroutines and %d bytes after %d changes, %d and %d after %d more", goroutines, heap, times, after, grown, times)
+		}
+	})
+}
+
+// A process that ends in the middle of a leave has a store from which the next one starts.
+func TestARestartInTheMiddleOfALeave(t *testing.T) {
+	for next, namespaces := range map[string][]string{"with the namespace": {"a", "b"}, "without it": {"b"}} {
+		t.Run(next, func(t *testing.T) {
+			for applies := range 5 {
+				synctest.Test(t, func(t *testing.T) {
+					s, store := newServer(object("b", "x", "1")), informertest.NewDurable()
+					for n := range 2500 { // more than one batch
+						s.Apply(object("a", fmt.Sprint("x", n), "1"))
+					}
+					inf, _ := s.informer(t, options{Durable: store, ErrorHandler: testkit.Ignore}, "a", "b")
+					stop := testkit.Start(t, inf)
+					time.Sleep(time.Minute)
+					applied := 0
+					store.Fail(func(op, _ string) error {
+						if op == "apply" {
+							if applied++; applied > applies {
+								return testkit.ErrDown
+							}
+						}
+						return nil
+					})
+					set(t, inf, "b")
+					time.Sleep(time.Second)
+					stop()
+					if store = store.Reopen(); applies == 1 && len(testkit.Stored(store)) < 2 {
+						t.Error("the leave was over")
+					}
+					s.run(t, store, namespaces...)
+				})
+			}
+		})
+	}
+}
