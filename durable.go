@@ -325,7 +325,7 @@ func (d *durableStore[T]) drop(of *scope) {
 
 // versions returns the version at which each source can go on, "" for one that must list.
 func (d *durableStore[T]) versions() map[string]string {
-	versions := make(map[string]string, len(d.scopes()))
+	versions := map[string]string{}
 	for _, s := range d.scopes() {
 		versions[s.namespace] = d.places.of(s).bookmark()
 	}
