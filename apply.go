@@ -236,17 +236,27 @@ func (a *applier[T]) deleteForeign(ctx context.Context) bool {
 
 // deleteUnless deletes every known object except those that stay, because the contents lack them.
 func (a *applier[T]) deleteUnless(ctx context.Context, of *scope, listed *contents, stays func(key string) bool) bool {
+	left := map[string]struct{}{}
 	for key := range a.storage.keys(ctx, of.prefix()) {
 		if stays(key) {
 			continue
 		}
 		it := &item[T]{kind: listed.lacks(key), key: key, listed: true, own: true, scope: of}
-		if it.kind == itemGone {
+		switch it.kind {
+		case itemGone:
 			of.changed.Raise(listed.version)
+		case itemLeft:
+			left[key] = struct{}{}
 		}
 		if !a.apply(ctx, it) {
 			return false
 		}
+	}
+	if len(left) > 0 {
+		if !a.tell(ctx) {
+			return false
+		}
+		a.processor.leave(left)
 	}
 	return ctx.Err() == nil
 }

@@ -3,9 +3,13 @@ package informer
 import (
 	"container/list"
 	"math"
+	"slices"
+	"sync/atomic"
 	"time"
 
 	"k8s.io/utils/buffer"
+
+	"github.com/customcacheinformer/informer/internal/object"
 )
 
 // ringSize is the number of segments for which a listener's ring keeps room once it is empty.
@@ -83,8 +87,12 @@ func countFirstAdds[T Object](records []record[T]) int {
 func (b *backlog[T]) mergeSegment(s segment[T]) (away int) {
 	at := s.End - int64(len(s.Records))
 	for i := range s.Records {
-		if r := &s.Records[i]; r.isEvent() || r.kind == recordMarker {
+		switch r := &s.Records[i]; {
+		case r.isEvent(), r.kind == recordMarker:
 			_, n := b.byObject.mergeRecord(r, at+int64(i))
+			away += n
+		case r.kind == recordLeft:
+			_, n := b.byObject.drop(r.key)
 			away += n
 		}
 	}
@@ -147,6 +155,7 @@ type entry[T Object] struct {
 	initial      bool          // an event of the initial state was enqueued
 	blocksSynced bool          // Synced waits for the first attempt
 	callBegan    time.Duration // when a worker claimed the entry
+	left         bool          // the object has left since a worker claimed the entry
 	notBefore    time.Duration // when the next attempt may begin
 }
 
@@ -198,6 +207,15 @@ func (q *mergeQueue[T]) remove(e *entry[T]) {
 	}
 }
 
+// drop removes the events of an object that has left, and returns their entry and how many they were.
+func (q *mergeQueue[T]) drop(key string) (e *entry[T], events int) {
+	if e = q.byKey[key]; e == nil {
+		return nil, 0
+	}
+	q.remove(e)
+	return e, len(e.events)
+}
+
 func (q *mergeQueue[T]) oldest() *entry[T] {
 	if front := q.order.Front(); front != nil {
 		return front.Value.(*entry[T])
@@ -222,7 +240,7 @@ func (q *mergeQueue[T]) reached() int64 {
 }
 
 func (q *mergeQueue[T]) pop(n int) segment[T] {
-	s := segment[T]{Records: make([]record[T], 0, min(n, q.order.Len()))}
+	s := segment[T]{Records: make([]record[T], 0, min(n, q.order.Len())), AsOf: q.end}
 	for e := q.oldest(); e != nil && s.Events < n; e = q.oldest() {
 		if e.key == "" {
 			s.Records = append(s.Records, record[T]{kind: recordMarker, since: e.since})
@@ -276,4 +294,76 @@ func fold[T Object](waiting []Event[T], e Event[T], attempted bool) []Event[T] {
 		}
 	}
 	return waiting
+}
+
+// leave is a place of the log at which objects have left the store without a delete, because their
+// source delivers another part. The events of these objects that come before it are not told any
+// more. The leaves form a chain, in which a listener that is behind finds them before it reaches
+// them in the log.
+type leave struct {
+	keys map[string]struct{}
+	at   int64                 // the log position of the last of its records
+	next atomic.Pointer[leave] // until it is set, the leave has not happened
+}
+
+// ahead holds the leaves that a listener knows of and has not reached in the log. Only run uses it.
+type ahead struct {
+	coming *leave // the one that happens next
+	leaves []*leave
+}
+
+// any looks, and reports whether there are leaves that the listener has not reached.
+func (a *ahead) any() bool {
+	if a.coming.next.Load() != nil {
+		a.look()
+	}
+	return len(a.leaves) > 0
+}
+
+// look returns the leaves that have happened since the last look.
+func (a *ahead) look() []*leave {
+	n := len(a.leaves)
+	for next := a.coming.next.Load(); next != nil; next = a.coming.next.Load() {
+		a.leaves = append(a.leaves, a.coming)
+		a.coming = next
+	}
+	return a.leaves[n:]
+}
+
+// voids reports whether the object of an event at a log position has left since.
+func (a *ahead) voids(key string, at int64) bool {
+	return slices.ContainsFunc(a.leaves, func(l *leave) bool {
+		_, left := l.keys[key]
+		return left && at <= l.at
+	})
+}
+
+// reach forgets the leaves before a log position.
+func (a *ahead) reach(position int64) {
+	if len(a.leaves) > 0 {
+		a.leaves = slices.DeleteFunc(a.leaves, func(l *leave) bool { return l.at < position })
+	}
+}
+
+// voids reports whether run must not tell a record, because its object has left since.
+func (l *informerProcessorListener[T]) voids(s *segment[T], record int) bool {
+	var none T
+	r := &s.Records[record]
+	if len(l.ahead.leaves) == 0 || r.kind != recordEvent && r.kind != recordFinal {
+		return false
+	}
+	key := r.key
+	if key == "" { // the records of a state have none
+		key = object.KeyOf(r.event.Key())
+	}
+	if !l.ahead.voids(key, s.At(record)) {
+		return false
+	}
+	if l.handler != nil {
+		l.handler.final = none
+	}
+	if l.follower != nil {
+		l.follower.final = none
+	}
+	return true
 }

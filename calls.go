@@ -48,6 +48,13 @@ func (h *hand[T]) take(s segment[T], done int64) {
 	h.segment, h.before = s, done
 }
 
+// skip notes that the next event is not told.
+func (h *hand[T]) skip() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.before--
+}
+
 func (h *hand[T]) empty() { h.take(segment[T]{}, 0) }
 
 // since returns when the first event of the segment was appended to the log. It returns 0 if
@@ -180,6 +187,38 @@ func (h *handler[T]) note(r *record[T]) {
 		h.final = r.event.New
 	case recordEvent:
 		h.tell(&r.event)
+	}
+}
+
+// protect calls a function of the watcher that takes no event, and reports its panic if RecoverPanics
+// is set.
+func (l *informerProcessorListener[T]) protect(ctx context.Context, f func()) {
+	err := func() (err error) {
+		if l.opts.RecoverPanics {
+			defer recoverTo(&err)
+		}
+		f()
+		return nil
+	}()
+	if err != nil {
+		l.processor.report(ctx, &EventError{Watcher: l.opts.Name, Failures: 1, GaveUp: true, Err: err})
+	}
+}
+
+// note takes a record that is no event. It is rare, and is not inlined so that the loop over all
+// events stays small.
+//
+//go:noinline
+func (l *informerProcessorListener[T]) note(ctx context.Context, r *record[T]) {
+	switch {
+	case r.kind == recordTold:
+		l.told.Store(true)
+	case l.handler != nil:
+		l.handler.note(r)
+	case l.follower != nil && r.kind == recordFinal:
+		l.follower.final = r.event.New
+	case l.follower != nil && r.kind == recordVersion:
+		l.protect(ctx, func() { l.follower.watcher.OnVersion(ctx, version.Exact(r.key)) })
 	}
 }
 

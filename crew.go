@@ -81,8 +81,15 @@ func (c *crew[T]) enqueue(s segment[T]) (away int) {
 	// Every event of s gets the position where s begins: s may be merged from more records
 	// than it has.
 	at := c.waiting.end
+	for _, l := range c.listener.ahead.look() {
+		away += c.leaveLocked(l)
+	}
 	for i := range s.Records {
 		switch r := &s.Records[i]; {
+		case c.listener.voids(&s, i):
+			if r.isEvent() {
+				away++
+			}
 		case r.kind == recordTold:
 			c.stateSeen = true
 		case r.kind == recordMarker:
@@ -93,7 +100,22 @@ func (c *crew[T]) enqueue(s segment[T]) (away int) {
 		}
 	}
 	c.waiting.end = s.End
+	c.listener.ahead.reach(s.End)
 	c.finishedLocked()
+	return away
+}
+
+// leaveLocked drops the events of objects that have left, and returns how many they were. All that wait are older.
+func (c *crew[T]) leaveLocked(l *leave) (away int) {
+	for key := range l.keys {
+		if e, n := c.waiting.drop(key); e != nil {
+			away += n
+			c.unblockSyncedLocked(e)
+		}
+		if e := c.busy[key]; e != nil {
+			e.left = true
+		}
+	}
 	return away
 }
 
@@ -247,10 +269,13 @@ func (c *crew[T]) release(e *entry[T], a *attempt[T], wait time.Duration, retry,
 	c.unblockSyncedLocked(e)
 	delete(c.busy, e.key)
 	e.noteAttempt(a.event.New, retry)
+	if e.left {
+		e.events, away = nil, len(e.events)
+	}
 	// If no event of e is left, newer keeps its own place in the order.
 	if newer := c.waiting.byKey[e.key]; newer != nil && len(e.events) > 0 {
 		c.unblockSyncedLocked(newer)
-		away = c.mergeNewerLocked(e, newer)
+		away += c.mergeNewerLocked(e, newer)
 	}
 	switch {
 	case len(e.events) == 0:

@@ -290,6 +290,7 @@ const (
 	recordEvent   recordKind = iota
 	recordMarker             // the informer has synced
 	recordVoid               // the store has refused the change, after begun had counted its record
+	recordLeft               // the object has left the store without a delete
 	recordFinal              // New is the final state of the object that the next record deletes
 	recordTold               // ends an initial state; never in the log
 	recordVersion            // key is the version that the source is told up to, "" for none; see version.Follower

@@ -2,6 +2,7 @@ package informer_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -27,6 +28,7 @@ type divided struct {
 
 	mu      sync.Mutex
 	names   string // one letter for each
+	out     string // the letters that the part last applied has not, and no part since
 	changed chan struct{}
 	applied []string // the names of the parts that were applied
 }
@@ -39,6 +41,12 @@ func (d *divided) Part() parts.Part {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	names := d.names
+	d.out = strings.Map(func(r rune) rune {
+		if strings.ContainsRune(names, r) {
+			return -1
+		}
+		return r
+	}, d.out)
 	return parts.Part{
 		Lister: d.src, Changed: d.changed,
 		Has: func(key string) bool { return strings.Contains(names, strings.TrimPrefix(key, "default/")) },
@@ -46,8 +54,21 @@ func (d *divided) Part() parts.Part {
 			d.mu.Lock()
 			defer d.mu.Unlock()
 			d.applied = append(d.applied, names)
+			d.out = strings.Map(func(r rune) rune {
+				if strings.ContainsRune(names+d.names, r) {
+					return -1
+				}
+				return r
+			}, "abcdefghxyz")
 		},
 	}
+}
+
+// isOut reports whether an object has left the store, and does not come back yet.
+func (d *divided) isOut(name string) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return strings.Contains(d.out, name)
 }
 
 // turn goes on with another part.
@@ -241,27 +262,53 @@ func playTurns(t *testing.T, random *rand.Rand, opts options) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var mu sync.Mutex // protects lives
+	var mu sync.Mutex // protects lives, and what the views of the watchers have
 	lives := map[types.UID]bool{}
 	for _, obj := range src.Objects() {
 		lives[obj.UID] = true
 	}
-	versions := map[types.UID]string{}
-	addWatcher(t, inf, informer.WatcherFunc[configMap](func(_ context.Context, e event) error {
-		mu.Lock()
-		defer mu.Unlock()
-		if obj := e.Object(); e.Type == informer.EventDeleted && lives[obj.UID] {
-			t.Errorf("told is a delete of %s, which lives", obj.Name)
-		} else if versions[obj.UID] > fmt.Sprintf("%9s", obj.ResourceVersion) {
-			t.Errorf("%s goes back to %s", obj.Name, obj.ResourceVersion)
-		} else {
-			versions[obj.UID] = fmt.Sprintf("%9s", obj.ResourceVersion)
-		}
-		return nil
-	}), informer.WatcherOptions{})
+	var views, doubts []map[types.UID]string
+	watch := func(w informer.WatcherOptions, slow time.Duration, fails int) {
+		versions, seed := map[types.UID]string{}, random.Uint64()
+		doubtful := map[types.UID]string{} // told after the object was gone, which is right if its delete follows
+		doubts = append(doubts, doubtful)
+		views = append(views, versions)
+		calls := rand.New(rand.NewPCG(seed, 0)) // protected by mu
+		addWatcher(t, inf, informer.WatcherFunc[configMap](func(_ context.Context, e event) error {
+			obj, version := e.Object(), fmt.Sprintf("%9s", e.Object().ResourceVersion)
+			mu.Lock()
+			if e.Type == informer.EventDeleted && lives[obj.UID] {
+				t.Errorf("told is a delete of %s, which lives", obj.Name)
+			} else if versions[obj.UID] > version {
+				t.Errorf("%s goes back to %s", obj.Name, obj.ResourceVersion)
+			}
+			if e.Type == informer.EventDeleted {
+				delete(doubtful, obj.UID)
+			} else if d.isOut(obj.Name) {
+				doubtful[obj.UID] = fmt.Sprint(e.Type, " ", obj.Name)
+			}
+			pause, failed := time.Duration(calls.Int64N(int64(slow+1))), fails > 0 && calls.IntN(fails) == 0
+			if !failed {
+				versions[obj.UID] = version
+			}
+			mu.Unlock()
+			time.Sleep(pause)
+			if failed {
+				return errors.New("this time not")
+			}
+			return nil
+		}), w)
+	}
+	retry := func(int, error) (time.Duration, bool) { return 3 * time.Second, true }
+	watch(informer.WatcherOptions{}, 0, 0)
+	watch(informer.WatcherOptions{}, 4*time.Second, 0)
+	watch(informer.WatcherOptions{MaxBacklog: 2}, 4*time.Second, 0)
+	watch(informer.WatcherOptions{Name: "resynced", MaxBacklog: -1, ResyncPeriod: time.Minute}, time.Second, 0)
+	watch(informer.WatcherOptions{Workers: 2}, 6*time.Second, 0)
+	watch(informer.WatcherOptions{Workers: 2, Retry: retry, MaxBacklog: 2}, 2*time.Second, 2)
 	start(t, inf)
 	part := "abcd"
-	for range 60 {
+	for step := range 60 {
 		name := string(all[random.IntN(len(all))])
 		switch random.IntN(8) {
 		case 0, 1:
@@ -287,9 +334,12 @@ func playTurns(t *testing.T, random *rand.Rand, opts options) {
 			lives[src.Apply(object(name, fmt.Sprint(random.IntN(1000)))).UID] = true
 			mu.Unlock()
 		}
+		if step%20 == 10 {
+			watch(informer.WatcherOptions{}, 2*time.Second, 0)
+		}
 		time.Sleep(time.Duration(random.IntN(2000)) * time.Millisecond)
 	}
-	time.Sleep(5 * time.Minute)
+	time.Sleep(10 * time.Minute)
 	synctest.Wait()
 	want := ""
 	for _, name := range strings.Split(part, "") {
@@ -299,6 +349,147 @@ func playTurns(t *testing.T, random *rand.Rand, opts options) {
 	}
 	if got := cached(inf); got != want {
 		t.Errorf("the store has %q, want %q", got, want)
+	}
+	mu.Lock()
+	defer mu.Unlock()
+	for n, doubtful := range doubts {
+		if len(doubtful) > 0 {
+			t.Errorf("watcher %d was told of objects that had left: %v", n+1, doubtful)
+		}
+	}
+	for n, versions := range views {
+		for _, obj := range inf.All() {
+			if versions[obj.UID] != fmt.Sprintf("%9s", obj.ResourceVersion) {
+				t.Errorf("watcher %d knows %s at %q, and not at %s", n+1, obj.Name, versions[obj.UID], obj.ResourceVersion)
+			}
+		}
+	}
+	for _, w := range inf.Health().Watchers {
+		if w.Pending != 0 && w.Name != "resynced" {
+			t.Errorf("%d events wait for %s: %+v", w.Pending, w.Name, w)
+		}
+	}
+}
+
+// An object leaves while its events wait for a watcher. They are not told any more, also if it comes back.
+func TestEventsOfObjectsThatHaveLeftAreNotTold(t *testing.T) {
+	forever := func(int, error) (time.Duration, bool) { return time.Minute, true }
+	for name, w := range map[string]informer.WatcherOptions{
+		"in the log":       {},
+		"never merged":     {MaxBacklog: -1},
+		"merged":           {MaxBacklog: 1},
+		"with workers":     {Workers: 2},
+		"with retries":     {Retry: forever},
+		"merged and again": {MaxBacklog: 1, Retry: forever},
+	} {
+		for _, when := range []string{"in its first state", "after it", "in a resync", "while it joins"} {
+			for _, lives := range []bool{false, true} {
+				t.Run(fmt.Sprintf("%s/%s/%t", name, when, lives), func(t *testing.T) {
+					synctest.Test(t, func(t *testing.T) { leaveWhileAWatcherIsBlocked(t, w, when, lives) })
+				})
+			}
+		}
+	}
+}
+
+func leaveWhileAWatcherIsBlocked(t *testing.T, w informer.WatcherOptions, when string, lives bool) {
+	src := informertest.NewSource(letters("abx")...)
+	d := newDivided(src, "abxyz")
+	var opts options
+	store := &gatedStore{Store: cache.NewStore(cache.MetaNamespaceKeyFunc)}
+	if when == "while it joins" {
+		opts.Store = store
+	}
+	inf, err := informer.NewFrom(d, opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	start(t, inf)
+	time.Sleep(time.Second)
+	synctest.Wait()
+	var (
+		mu      sync.Mutex
+		events  []string
+		blocked = make(chan struct{})
+		last    = make(chan struct{})
+	)
+	pass := blocked
+	if when == "in a resync" {
+		w.ResyncPeriod = time.Second
+	}
+	if when != "in its first state" {
+		pass = make(chan struct{})
+		close(pass)
+	}
+	if when == "while it joins" {
+		store.gate = blocked
+	}
+	reg := addWatcher(t, inf, informer.WatcherFunc[configMap](func(_ context.Context, e event) error {
+		mu.Lock()
+		wait := pass
+		if e.Object().Name == "y" {
+			wait = last
+		}
+		events = append(events, fmt.Sprint(e.Type, " ", e.Object().Name, " ", e.Object().Data["value"]))
+		mu.Unlock()
+		<-wait
+		if e.Object().Name == "a" && wait == blocked && w.Retry != nil {
+			return errors.New("once more")
+		}
+		return nil
+	}), w)
+	time.Sleep(500 * time.Millisecond)
+	if when != "in its first state" {
+		mu.Lock()
+		pass, events = blocked, nil
+		mu.Unlock()
+	}
+	if when == "after it" || when == "while it joins" {
+		src.Apply(object("a", "2"))
+		src.Apply(object("b", "2"))
+		src.Apply(object("x", "2"))
+	}
+	time.Sleep(time.Second)
+	mu.Lock()
+	events = nil // a call that is under way is not taken back
+	mu.Unlock()
+	d.turn("abyz")
+	time.Sleep(time.Second)
+	remove(t, src, "x")
+	if lives {
+		src.Apply(object("x", "3"))
+	}
+	src.Apply(object("y", "1"))
+	d.turn("abxyz")
+	time.Sleep(time.Second)
+	mu.Lock()
+	pass = make(chan struct{})
+	close(pass)
+	mu.Unlock()
+	close(blocked)
+	time.Sleep(200 * time.Millisecond)
+	synctest.Wait()
+	if got := inf.Health().Watchers[0].Calls; !slices.Equal(got, []string{"default/y"}) {
+		t.Errorf("the calls under way are %q", got)
+	}
+	close(last)
+	synctest.Wait()
+	mu.Lock()
+	defer mu.Unlock()
+	var ofX []string
+	for _, e := range events {
+		if strings.Contains(e, " x ") && !strings.HasPrefix(e, "updated x 3") { // which a resync may repeat
+			ofX = append(ofX, e)
+		}
+	}
+	if got, want := strings.Join(ofX, ", "), map[bool]string{true: "added x 3"}[lives]; got != want {
+		t.Errorf("told is %q of x, want %q; all: %q", got, want, events)
+	}
+	if !slices.ContainsFunc(events, func(e string) bool { return strings.HasPrefix(e, "added y") }) {
+		t.Errorf("y is not told: %q", events)
+	}
+	if s := reg.Stats(); w.Retry == nil && s.Pending != 0 {
+		t.Errorf("%d events wait: %+v", s.Pending, s)
 	}
 }
 

@@ -280,7 +280,8 @@ type WatcherStats struct {
 	// Retried is how many calls repeated a call that had failed.
 	Retried int `json:"retried"`
 	// Merged is how many events were merged into others, or have undone each other, beyond
-	// WatcherOptions.MaxBacklog or because of Workers or Retry.
+	// WatcherOptions.MaxBacklog or because of Workers or Retry. It includes the events whose objects have
+	// left the part that a source of package shards delivers, while they waited.
 	Merged int `json:"merged"`
 	// Lagging says that the watcher has fallen behind by more than
 	// WatcherOptions.MaxBacklog, so that events were merged, and has not caught up yet. See
@@ -439,4 +440,14 @@ func storeName(store any) string {
 		return named.String()
 	}
 	return fmt.Sprintf("%T", store)
+}
+
+func (s *scope) health(informer string) NamespaceHealth {
+	status := s.Status()
+	return NamespaceHealth{
+		Namespace: s.namespace, Synced: s.listed.Load(), Watching: status.Watching, LastList: status.LastList, LastContact: status.LastContact,
+		SourceError: watchError(informer, s.namespace, status.Failure), SourceFailures: status.Failures,
+		SourceFailingSince: status.Since, SourceNextTry: status.NextTry, SourceWaiting: status.Waiting, WaitsForTurn: status.WaitsForTurn,
+		Decoding: DecodingHealth{Objects: status.Decoding.Objects, Left: status.Decoding.Left, LeftBecause: status.Decoding.Because},
+	}
 }

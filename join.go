@@ -337,14 +337,14 @@ func (s *state[T]) next() (segment[T], bool) {
 	if len(records) == 0 {
 		return segment[T]{}, false
 	}
-	return segment[T]{Records: records, Events: countEvents(records), End: s.end}, true
+	return segment[T]{Records: records, Events: countEvents(records), End: s.end, AsOf: s.end}, true
 }
 
 // nextDeletes returns the next part of the deletes, which may be empty. The last part
 // ends at the position of the state.
 func (s *state[T]) nextDeletes() segment[T] {
 	n := min(s.deletes.Len(), maxChunk)
-	part := segment[T]{Events: n, End: -1}
+	part := segment[T]{Events: n, End: -1, AsOf: s.end}
 	for i := range n {
 		stored := s.deletes.At(i)
 		e := Event[T]{Old: stored.Object.(T), Type: EventDeleted, Origin: OriginInitial, FinalStateUnknown: true}

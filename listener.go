@@ -43,6 +43,7 @@ type informerProcessorListener[T Object] struct {
 	catching atomic.Pointer[chan struct{}]
 	counts   counts
 	hand     hand[T]
+	ahead    ahead
 	listing  atomic.Bool // pop is reading the store
 	syncing  atomic.Bool // OnSynced is being called
 
@@ -72,6 +73,7 @@ func newListener[T Object](p *informerProcessor[T], w ResourceWatcher[T], opts W
 		opts:        opts,
 		number:      number,
 		inheritUpTo: -1,
+		ahead:       ahead{coming: p.leaving},
 		waiting:     backlog[T]{limit: min(opts.MaxBacklog, maxLimit)},
 		cursor:      p.log.Cursor(),
 		popWake:     eventlog.NewSleeper(),
@@ -143,6 +145,7 @@ func (l *informerProcessorListener[T]) run(ctx context.Context) {
 	}
 	for s, ok := l.take(); ok; s, ok = l.take() {
 		l.finished(l.handle(ctx, s))
+		l.ahead.reach(s.End)
 	}
 }
 
@@ -324,6 +327,12 @@ func (l *informerProcessorListener[T]) handle(ctx context.Context, s segment[T])
 		}
 		r := &s.Records[i]
 		switch {
+		case l.ahead.any() && l.voids(&s, i):
+			if r.isEvent() {
+				count()
+				l.hand.skip()
+				l.countMerged(1)
+			}
 		case r.kind == recordMarker:
 			l.sync(ctx)
 		case !r.isEvent():
@@ -366,38 +375,6 @@ func (l *informerProcessorListener[T]) sync(ctx context.Context) {
 	}
 	if !l.life.removed() {
 		close(l.synced)
-	}
-}
-
-// protect calls a function of the watcher that takes no event, and reports its panic if RecoverPanics
-// is set.
-func (l *informerProcessorListener[T]) protect(ctx context.Context, f func()) {
-	err := func() (err error) {
-		if l.opts.RecoverPanics {
-			defer recoverTo(&err)
-		}
-		f()
-		return nil
-	}()
-	if err != nil {
-		l.processor.report(ctx, &EventError{Watcher: l.opts.Name, Failures: 1, GaveUp: true, Err: err})
-	}
-}
-
-// note takes a record that is no event. It is rare, and is not inlined so that the loop over all
-// events stays small.
-//
-//go:noinline
-func (l *informerProcessorListener[T]) note(ctx context.Context, r *record[T]) {
-	switch {
-	case r.kind == recordTold:
-		l.told.Store(true)
-	case l.handler != nil:
-		l.handler.note(r)
-	case l.follower != nil && r.kind == recordFinal:
-		l.follower.final = r.event.New
-	case l.follower != nil && r.kind == recordVersion:
-		l.protect(ctx, func() { l.follower.watcher.OnVersion(ctx, version.Exact(r.key)) })
 	}
 }
 

@@ -28,8 +28,8 @@ type Observer struct {
 	// Handled is called after each call of a watcher, except if the call returned the error of
 	// its ctx after this ctx had ended: such an event counts as not delivered.
 	Handled func(HandledInfo)
-	// Merged is called when waiting events of a watcher were merged, with how many will not be
-	// delivered. WatcherStats.Merged counts the same events.
+	// Merged is called when waiting events of a watcher were merged or have become void, with how many will not
+	// be delivered. WatcherStats.Merged counts the same events.
 	Merged func(BacklogInfo)
 	// Lagging is called when a watcher has fallen behind by more than
 	// WatcherOptions.MaxBacklog, so that events were merged, and again when the watcher has

@@ -74,6 +74,7 @@ type informerProcessor[T Object] struct {
 	added     int                                        // number of listeners ever added
 	starting  int                                        // goroutines that were started and are not live yet
 	atStop    []*informerProcessorListener[T]            // the listeners when the informer stopped; nil before
+	leaving   *leave                                     // the leave that happens next
 	version   string                                     // what the source was at this version, the store is at the end of the log; "" for none
 
 	// Deletes before the log position inheritUpTo happened while no watcher was registered.
@@ -103,6 +104,7 @@ func newProcessor[T Object](scan index.Scan, own *memory.Store, s stopwatch.Stop
 		filled:    make(chan struct{}),
 		listeners: map[*informerProcessorListener[T]]struct{}{},
 		alive:     map[*informerProcessorListener[T]]struct{}{},
+		leaving:   &leave{},
 	}
 	if opts.durable() {
 		p.tombstones = tombstone.New(keyed{opts.Durable}, p.handled)
@@ -127,6 +129,22 @@ func (p *informerProcessor[T]) distribute(records []record[T], version string) {
 	if len(records) > 0 {
 		p.log.Append(records)
 	}
+}
+
+// leave notes that objects have left the store. The events of them that wait are not told any more.
+func (p *informerProcessor[T]) leave(keys map[string]struct{}) {
+	records := make([]record[T], 0, len(keys))
+	for key := range keys {
+		records = append(records, record[T]{kind: recordLeft, key: key, since: p.Now()})
+	}
+	p.begun.Add(int64(len(records)))
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	l := p.leaving
+	l.keys, l.at = keys, p.log.End()+int64(len(records))-1
+	p.leaving = &leave{}
+	l.next.Store(p.leaving) // before the log has it: no listener reaches a leave that it does not know
+	p.log.Append(records)
 }
 
 // fill notes that the store was read at the start, whether it held objects, and the version of the

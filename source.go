@@ -418,6 +418,9 @@ func (r *roster) begin(ctx context.Context, set func() []*scope) {
 
 // change ends the sources that are gone, and starts those that have come.
 func (r *roster) change(come, gone []*scope, running bool) {
+	if r.ctx != nil && len(come)+len(gone) > 0 {
+		klog.FromContext(r.ctx).V(2).Info("The informer reads other namespaces", "added", someOf(come), "removed", someOf(gone))
+	}
 	maps.DeleteFunc(r.last, func(_ string, s *scope) bool { return channel.Closed(s.left) })
 	for _, s := range gone {
 		if s.end != nil {
@@ -433,6 +436,19 @@ func (r *roster) change(come, gone []*scope, running bool) {
 		}
 		r.start(s)
 	}
+}
+
+// someOf names the namespaces of a set, and only some if there are many.
+func someOf(set []*scope) string {
+	const shown = 10
+	var names []string
+	for _, s := range set[:min(shown, len(set))] {
+		names = append(names, s.namespace)
+	}
+	if more := len(set) - shown; more > 0 {
+		names = append(names, fmt.Sprintf("and %d more", more))
+	}
+	return strings.Join(names, " ")
 }
 
 // start starts a source, unless the sources may not run yet or have ended. The caller holds mu.
@@ -475,14 +491,4 @@ func (r *roster) all() (all []*scope) {
 		return true
 	})
 	return all
-}
-
-func (s *scope) health(informer string) NamespaceHealth {
-	status := s.Status()
-	return NamespaceHealth{
-		Namespace: s.namespace, Synced: s.listed.Load(), Watching: status.Watching, LastList: status.LastList, LastContact: status.LastContact,
-		SourceError: watchError(informer, s.namespace, status.Failure), SourceFailures: status.Failures,
-		SourceFailingSince: status.Since, SourceNextTry: status.NextTry, SourceWaiting: status.Waiting, WaitsForTurn: status.WaitsForTurn,
-		Decoding: DecodingHealth{Objects: status.Decoding.Objects, Left: status.Decoding.Left, LeftBecause: status.Decoding.Because},
-	}
 }

@@ -82,6 +82,15 @@ type Segment[R any] struct {
 	Records []R   // the capacity reaches to the end of the chunk: see Extend
 	Events  int   // how many of the records are events
 	End     int64 // the position after the last record
+	AsOf    int64 // of records that a reader has made: the position of the log that they sum up; otherwise 0
+}
+
+// At returns the position of a record in the log, or that of the log that the records sum up.
+func (s *Segment[R]) At(record int) int64 {
+	if s.AsOf > 0 {
+		return s.AsOf
+	}
+	return s.End - int64(len(s.Records)-record)
 }
 
 // Extend appends next to s without copying, and returns true, if next follows s in the same

@@ -74,7 +74,8 @@ type Divided interface {
 // with a watch until Changed is closed. Only Lister is needed.
 //
 // An object of the last part that this part does not have leaves the store, without an event: it was
-// not deleted. If it comes back with a later part, that is an add. An object of both parts that
+// not deleted. Its events that wait for a watcher, also those that wait for a retry, are dropped. A call that
+// is under way is not taken back. If the object comes back with a later part, that is an add. An object of both parts that
 // the list lacks was deleted, and comes as a delete.
 type Part struct {
 	// Lister lists and watches the objects of the part. It may deliver others, such as those that
