@@ -488,6 +488,9 @@ func leaveWhileAWatcherIsBlocked(t *testing.T, w informer.WatcherOptions, when s
 	if !slices.ContainsFunc(events, func(e string) bool { return strings.HasPrefix(e, "added y") }) {
 		t.Errorf("y is not told: %q", events)
 	}
+	if !reg.Stats().Synced {
+		t.Error("the watcher has not synced")
+	}
 	if s := reg.Stats(); w.Retry == nil && s.Pending != 0 {
 		t.Errorf("%d events wait: %+v", s.Pending, s)
 	}

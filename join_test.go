@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -41,8 +42,9 @@ func TestJoiningUnderLoadMissesAndRepeatsNothing(t *testing.T) {
 	}
 	for name, queue := range queues {
 		t.Run(name, func(t *testing.T) {
-			src := informertest.NewSource[configMap]()
-			inf := newInformer(t, src, options{Queue: queue})
+			src := informertest.NewSource(letters("xyz")...)
+			d := newDivided(src, "xyz")
+			inf := newInformer(t, d, options{Queue: queue})
 			type joiner struct {
 				recorder
 				done chan struct{} // closed when the watcher has been told everything
@@ -58,8 +60,13 @@ func TestJoiningUnderLoadMissesAndRepeatsNothing(t *testing.T) {
 				addWatcher(t, inf, &j.recorder, informer.WatcherOptions{MaxBacklog: -1})
 				return j
 			}
-			truth := join() // registered from the beginning
 			informertest.Run(t, inf)
+			d.turn("last o0 o1 o2 o3 o4 o5 o6 o7 o8 o9 o10 o11 o12 o13 o14 o15 o16 o17 o18 o19")
+			for inf.Health().Objects > 0 { // those of the other part have left, which makes no event
+				runtime.Gosched()
+			}
+			remove(t, src, "x", "y", "z")
+			truth := join() // registered before all writes
 
 			var all []*joiner
 			now := make(chan struct{})

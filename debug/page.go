@@ -73,7 +73,7 @@ const maxNamespaces = 5
 // read. It is "" for another informer.
 func (i informerView) Namespaces() string {
 	all := len(i.Health.Namespaces)
-	if all == 0 {
+	if i.Health.Namespaces == nil {
 		return ""
 	}
 	var unread []string

@@ -32,6 +32,9 @@ func TestThePageNamesTheNamespacesThatCannotBeRead(t *testing.T) {
 	if got := page(); strings.Contains(got, "Namespaces") {
 		t.Error("an informer without namespaces has a line about them")
 	}
+	if got := page([]informer.NamespaceHealth{}...); !strings.Contains(got, "<dt>Namespaces</dt><dd><bdi>0</bdi></dd>") {
+		t.Error(got)
+	}
 	if got := page(well); !strings.Contains(got, "<dt>Namespaces</dt><dd><bdi>1</bdi></dd>") {
 		t.Error(got)
 	}

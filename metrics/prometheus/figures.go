@@ -69,6 +69,10 @@ var informerFigures = []figure[informer.Health]{
 		sum, func(h *informer.Health) float64 { return float64(h.SourceFailures) }),
 	figureOf(informerLabels, "informer_source_waiting_seconds", prom.GaugeValue, "How long a request to the API server has had no answer; 0 below 30 s.",
 		greatest, func(h *informer.Health) float64 { return h.SourceWaiting.Seconds() }),
+	figureOf(informerLabels, "informer_namespaces", prom.GaugeValue, "How many namespaces the informer reads; absent if it reads one source.",
+		sum, func(h *informer.Health) float64 { return namespaces(h, func(informer.NamespaceHealth) bool { return true }) }),
+	figureOf(informerLabels, "informer_namespaces_unread", prom.GaugeValue, "How many of its namespaces have not been listed, or cannot be read now; absent if it reads one source.",
+		sum, func(h *informer.Health) float64 { return namespaces(h, unread) }),
 	figureOf(informerLabels, "informer_store_failing", prom.GaugeValue, "Whether an operation on the store is failing, or has not returned for more than 10 s.",
 		greatest, func(h *informer.Health) float64 { return flag(h.StoreError != nil) }),
 	figureOf(informerLabels, "informer_store_busy_seconds", prom.GaugeValue, "How long the current operation on the store has taken so far; 0 if there is none.",
@@ -246,6 +250,24 @@ func objects(h *informer.Health) float64 {
 		return math.NaN()
 	}
 	return float64(h.Objects)
+}
+
+// namespaces returns how many namespaces of an informer are so.
+func namespaces(h *informer.Health, are func(informer.NamespaceHealth) bool) float64 {
+	if h.Namespaces == nil {
+		return math.NaN()
+	}
+	n := 0
+	for _, namespace := range h.Namespaces {
+		if are(namespace) {
+			n++
+		}
+	}
+	return float64(n)
+}
+
+func unread(n informer.NamespaceHealth) bool {
+	return !n.Synced || n.SourceFailures > 0 || n.SourceWaiting > 0
 }
 
 func describe[S any](ch chan<- *prom.Desc, figures []figure[S]) {
