@@ -8,8 +8,6 @@ import (
 	"time"
 
 	"k8s.io/utils/buffer"
-
-	"github.com/customcacheinformer/informer/internal/object"
 )
 
 // ringSize is the number of segments for which a listener's ring keeps room once it is empty.
@@ -343,27 +341,4 @@ func (a *ahead) reach(position int64) {
 	if len(a.leaves) > 0 {
 		a.leaves = slices.DeleteFunc(a.leaves, func(l *leave) bool { return l.at < position })
 	}
-}
-
-// voids reports whether run must not tell a record, because its object has left since.
-func (l *informerProcessorListener[T]) voids(s *segment[T], record int) bool {
-	var none T
-	r := &s.Records[record]
-	if len(l.ahead.leaves) == 0 || r.kind != recordEvent && r.kind != recordFinal {
-		return false
-	}
-	key := r.key
-	if key == "" { // the records of a state have none
-		key = object.KeyOf(r.event.Key())
-	}
-	if !l.ahead.voids(key, s.At(record)) {
-		return false
-	}
-	if l.handler != nil {
-		l.handler.final = none
-	}
-	if l.follower != nil {
-		l.follower.final = none
-	}
-	return true
 }

@@ -190,38 +190,6 @@ func (h *handler[T]) note(r *record[T]) {
 	}
 }
 
-// protect calls a function of the watcher that takes no event, and reports its panic if RecoverPanics
-// is set.
-func (l *informerProcessorListener[T]) protect(ctx context.Context, f func()) {
-	err := func() (err error) {
-		if l.opts.RecoverPanics {
-			defer recoverTo(&err)
-		}
-		f()
-		return nil
-	}()
-	if err != nil {
-		l.processor.report(ctx, &EventError{Watcher: l.opts.Name, Failures: 1, GaveUp: true, Err: err})
-	}
-}
-
-// note takes a record that is no event. It is rare, and is not inlined so that the loop over all
-// events stays small.
-//
-//go:noinline
-func (l *informerProcessorListener[T]) note(ctx context.Context, r *record[T]) {
-	switch {
-	case r.kind == recordTold:
-		l.told.Store(true)
-	case l.handler != nil:
-		l.handler.note(r)
-	case l.follower != nil && r.kind == recordFinal:
-		l.follower.final = r.event.New
-	case l.follower != nil && r.kind == recordVersion:
-		l.protect(ctx, func() { l.follower.watcher.OnVersion(ctx, version.Exact(r.key)) })
-	}
-}
-
 // phase is a part of the life of a listener. Joining and live alternate, as often as pop reads a
 // state or a page of it. The other phases follow each other:
 //

@@ -127,9 +127,10 @@
 //     plus one per object of a state that it has not been given yet, plus the events that it has
 //     taken: 256, or MaxBacklog if that is less. Beyond MaxBacklog, the waiting events of an object
 //     are merged, see [WatcherOptions]. All watchers that are behind share the events of the log.
-//     While the store is behind, 2,000 changes wait for it in memory, and a list that has arrived:
-//     with [IntakeEarly], only one page of it. The log is kept while a watcher needs a listing of
-//     the store, to join or for a resync, and the store does not return it.
+//     While the store is behind, 2,000 changes wait for it in memory, and one more for each of
+//     several namespaces, which share this room. A list that has arrived waits there, too: with
+//     [IntakeEarly], only one page of it. The log is kept while a watcher needs a listing of the
+//     store, to join or for a resync, and the store does not return it.
 //
 //  9. Stop. When ctx ends, Run stops the source first and then the watchers. Watchers may first
 //     handle their waiting events for up to Options.DrainTimeout; the ctx of their calls stays

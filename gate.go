@@ -3,6 +3,7 @@ package informer
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -53,6 +54,7 @@ type gate[T Object] struct {
 	durable  bool                     // the store is a Durable and takes items in batches
 	gathers  bool                     // the store takes up to maxPart objects of a first list at once
 	several  bool                     // each source reads a namespace; otherwise there is one, which reads all
+	share    int                      // how many changes of one of several sources may wait: a batch
 	own      *scope                   // of items that come from no source
 	set      atomic.Pointer[[]*scope] // the sources that the informer reads; changed by become
 
@@ -73,6 +75,7 @@ type gate[T Object] struct {
 	leaves     int           // how many sources have left while the informer ran
 	waiting    int           // items that have entered and are not applied
 	inLists    int           // those of them that are objects of a list
+	crowded    int           // sources with changes that have entered and are not applied
 	mostListed int           // the most objects of a list that were in memory and not applied
 	room       chan struct{} // closed when items were applied; nil if no source waits for that
 	moved      chan struct{} // closed when a version or the set changes; nil if no caller waits for that
@@ -84,8 +87,11 @@ type gate[T Object] struct {
 func newGate[T Object](queue cache.Queue, clock stopwatch.Stopwatch, several, gathers bool, objects *reports, opts Options[T]) *gate[T] {
 	start := &item[T]{done: true}
 	in := &gate[T]{
-		queue: queue, clock: clock, reports: objects, observer: opts.Observer, durable: opts.durable(), several: several, gathers: gathers,
+		queue: queue, clock: clock, reports: objects, observer: opts.Observer, durable: opts.durable(), several: several, gathers: gathers, share: maxChunk,
 		oldest: start, newest: start, own: &scope{},
+	}
+	if in.durable {
+		in.share = durablePace.records
 	}
 	in.set.Store(&[]*scope{})
 	return in
@@ -124,6 +130,43 @@ func (in *gate[T]) known() []*scope {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	return slices.Concat(in.scopes(), in.leaving)
+}
+
+// setOf returns the set of sources that read these namespaces: those that the informer has, and otherwise those that were made.
+// missing has the names for which there is neither.
+func setOf(has []*scope, namespaces []string, made map[string]*scope) (set []*scope, missing []string) {
+	read := maps.Clone(made)
+	for _, s := range has {
+		read[s.namespace] = s
+	}
+	for _, namespace := range namespaces {
+		if s := read[namespace]; s != nil {
+			set = append(set, s)
+		} else {
+			missing = append(missing, namespace)
+		}
+	}
+	return set, missing
+}
+
+// changes returns the sources that a new set has and the old one has not, and those of the old one that the new one has not.
+func changes(before, after []*scope) (come, gone []*scope) {
+	stays := map[*scope]bool{}
+	for _, s := range after {
+		stays[s] = true
+	}
+	for _, s := range before {
+		if !stays[s] {
+			gone = append(gone, s)
+		}
+		delete(stays, s)
+	}
+	for _, s := range after {
+		if stays[s] {
+			come = append(come, s)
+		}
+	}
+	return come, gone
 }
 
 // newQueue returns client-go's queue for a kind. A new kind also needs a case in pop, and its
@@ -199,7 +242,7 @@ func (in *gate[T]) names(are func(*scope) bool) string {
 // ended. Changes do not wait for the objects of a list, which may be that of another namespace. enter
 // does nothing once the informer stops, and for a source that is gone.
 func (in *gate[T]) enter(patience context.Context, it *item[T], bound int) {
-	free := func() bool { return it.scope.gone.Load() || in.waiting-in.inLists < bound }
+	free := func() bool { return it.scope.gone.Load() || in.roomFor(it.scope, bound) }
 	if it.listed {
 		free = func() bool { return it.scope.gone.Load() || in.inLists < bound }
 	}
@@ -210,6 +253,16 @@ func (in *gate[T]) enter(patience context.Context, it *item[T], bound int) {
 	if !it.scope.gone.Load() {
 		in.link(it)
 	}
+}
+
+// roomFor reports whether a change of a source may enter. Several sources share the room, so that one that floods does not hold
+// up the others: if there is no room, each may still have one change in the queue. The caller holds mu.
+func (in *gate[T]) roomFor(s *scope, bound int) bool {
+	room := in.waiting-in.inLists < bound
+	if changes := s.changes(); in.several && changes > 0 {
+		return room && changes < min(in.share, bound/in.crowded)
+	}
+	return room || in.several
 }
 
 // link puts an item behind all others. The caller holds mu.
@@ -309,12 +362,20 @@ func (in *gate[T]) waitUntil(patience context.Context, free func() bool, full in
 
 // count adds n to the items that wait, after it has entered or was applied.
 func (in *gate[T]) count(it *item[T], n int) {
+	before := it.scope.changes()
 	in.waiting += n
 	if it.listed {
 		in.inLists += n
+		it.scope.inLists += n
 		in.mostListed = max(in.mostListed, in.inLists)
 	}
 	it.scope.waiting += n
+	switch after := it.scope.changes(); {
+	case before == 0 && after > 0:
+		in.crowded++
+	case before > 0 && after == 0:
+		in.crowded--
+	}
 }
 
 // mostOfLists returns the most objects of a list that were in memory and not applied, and at least n.

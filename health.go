@@ -441,13 +441,3 @@ func storeName(store any) string {
 	}
 	return fmt.Sprintf("%T", store)
 }
-
-func (s *scope) health(informer string) NamespaceHealth {
-	status := s.Status()
-	return NamespaceHealth{
-		Namespace: s.namespace, Synced: s.listed.Load(), Watching: status.Watching, LastList: status.LastList, LastContact: status.LastContact,
-		SourceError: watchError(informer, s.namespace, status.Failure), SourceFailures: status.Failures,
-		SourceFailingSince: status.Since, SourceNextTry: status.NextTry, SourceWaiting: status.Waiting, WaitsForTurn: status.WaitsForTurn,
-		Decoding: DecodingHealth{Objects: status.Decoding.Objects, Left: status.Decoding.Left, LeftBecause: status.Decoding.Because},
-	}
-}

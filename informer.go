@@ -92,8 +92,10 @@ func NewFrom[T Object](lw cache.ListerWatcher, opts Options[T]) (*CustomCacheInf
 // The informer has one store, and each watcher one registration. It lists and watches each
 // namespace by itself, so all that [CustomCacheInformer] promises about requests holds for
 // each. It has synced when it has listed all of them. A namespace that cannot be read keeps its
-// last state, and delays no other. The events of one namespace come in order; there is no order
-// between namespaces. Transform is called from a goroutine of each namespace.
+// last state, and delays no other. Neither does one that has more changes than the store can take:
+// at most 256 of its changes wait in memory, and the rest at the server, or 1,000 over a Durable. The events
+// of one namespace come in order; there is no order between namespaces. Transform is called from
+// a goroutine of each namespace.
 //
 // Over a Durable, a restart lists only namespaces that are new or were not complete. The objects
 // of namespaces that are no longer wanted are removed, and come as deletes.

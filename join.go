@@ -52,6 +52,22 @@ func (l *informerProcessorListener[T]) markState(s *state[T]) {
 	s.marker = at >= 0 && at < s.end
 }
 
+// sync ends the initial state: it calls OnSynced and closes synced, unless the listener was
+// removed.
+func (l *informerProcessorListener[T]) sync(ctx context.Context) {
+	if l.life.removed() {
+		return
+	}
+	if l.opts.OnSynced != nil {
+		l.syncing.Store(true)
+		l.protect(ctx, func() { l.opts.OnSynced(ctx) })
+		l.syncing.Store(false)
+	}
+	if !l.life.removed() {
+		close(l.synced)
+	}
+}
+
 // joinOwn returns the state that the own store had when the listener was added. Its position may lie after the
 // listener's cursor, because the store gets a batch shortly before the log does. The cursor moves there.
 func (l *informerProcessorListener[T]) joinOwn() (*state[T], bool) {

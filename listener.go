@@ -362,19 +362,35 @@ func (l *informerProcessorListener[T]) handle(ctx context.Context, s segment[T])
 	return s.End
 }
 
-// sync ends the initial state: it calls OnSynced and closes synced, unless the listener was
-// removed.
-func (l *informerProcessorListener[T]) sync(ctx context.Context) {
-	if l.life.removed() {
-		return
+// protect calls a function of the watcher that takes no event, and reports its panic if RecoverPanics
+// is set.
+func (l *informerProcessorListener[T]) protect(ctx context.Context, f func()) {
+	err := func() (err error) {
+		if l.opts.RecoverPanics {
+			defer recoverTo(&err)
+		}
+		f()
+		return nil
+	}()
+	if err != nil {
+		l.processor.report(ctx, &EventError{Watcher: l.opts.Name, Failures: 1, GaveUp: true, Err: err})
 	}
-	if l.opts.OnSynced != nil {
-		l.syncing.Store(true)
-		l.protect(ctx, func() { l.opts.OnSynced(ctx) })
-		l.syncing.Store(false)
-	}
-	if !l.life.removed() {
-		close(l.synced)
+}
+
+// note takes a record that is no event. It is rare, and is not inlined so that the loop over all
+// events stays small.
+//
+//go:noinline
+func (l *informerProcessorListener[T]) note(ctx context.Context, r *record[T]) {
+	switch {
+	case r.kind == recordTold:
+		l.told.Store(true)
+	case l.handler != nil:
+		l.handler.note(r)
+	case l.follower != nil && r.kind == recordFinal:
+		l.follower.final = r.event.New
+	case l.follower != nil && r.kind == recordVersion:
+		l.protect(ctx, func() { l.follower.watcher.OnVersion(ctx, version.Exact(r.key)) })
 	}
 }
 

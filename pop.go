@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/customcacheinformer/informer/internal/channel"
+	"github.com/customcacheinformer/informer/internal/object"
 )
 
 // pop prepares everything that run does not read from the log itself: the initial state,
@@ -160,4 +161,27 @@ func (l *informerProcessorListener[T]) endPop() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.life.endPop()
+}
+
+// voids reports whether run must not tell a record, because its object has left since.
+func (l *informerProcessorListener[T]) voids(s *segment[T], record int) bool {
+	var none T
+	r := &s.Records[record]
+	if len(l.ahead.leaves) == 0 || r.kind != recordEvent && r.kind != recordFinal {
+		return false
+	}
+	key := r.key
+	if key == "" { // the records of a state have none
+		key = object.KeyOf(r.event.Key())
+	}
+	if !l.ahead.voids(key, s.At(record)) {
+		return false
+	}
+	if l.handler != nil {
+		l.handler.final = none
+	}
+	if l.follower != nil {
+		l.follower.final = none
+	}
+	return true
 }

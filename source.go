@@ -317,6 +317,7 @@ type scope struct {
 
 	// These are protected by gate.mu.
 	waiting int    // items that have entered and are not applied
+	inLists int    // those of them that are objects of a list
 	rv      string // everything up to this version is applied
 	base    string // the version of the last list, or at which the source has resumed
 
@@ -344,6 +345,9 @@ func (s *scope) run(ctx context.Context) {
 	})
 }
 
+// changes returns how many changes have entered and are not applied, without the objects of lists. The caller holds gate.mu.
+func (s *scope) changes() int { return s.waiting - s.inLists }
+
 // isLate reports whether the first list is not applied.
 func (s *scope) isLate() bool { return !s.listed.Load() }
 
@@ -357,43 +361,6 @@ func (s *scope) prefix() string {
 		return ""
 	}
 	return s.namespace + "/"
-}
-
-// setOf returns the set of sources that read these namespaces: those that the informer has, and otherwise those that were made.
-// missing has the names for which there is neither.
-func setOf(has []*scope, namespaces []string, made map[string]*scope) (set []*scope, missing []string) {
-	read := maps.Clone(made)
-	for _, s := range has {
-		read[s.namespace] = s
-	}
-	for _, namespace := range namespaces {
-		if s := read[namespace]; s != nil {
-			set = append(set, s)
-		} else {
-			missing = append(missing, namespace)
-		}
-	}
-	return set, missing
-}
-
-// changes returns the sources that a new set has and the old one has not, and those of the old one that the new one has not.
-func changes(before, after []*scope) (come, gone []*scope) {
-	stays := map[*scope]bool{}
-	for _, s := range after {
-		stays[s] = true
-	}
-	for _, s := range before {
-		if !stays[s] {
-			gone = append(gone, s)
-		}
-		delete(stays, s)
-	}
-	for _, s := range after {
-		if stays[s] {
-			come = append(come, s)
-		}
-	}
-	return come, gone
 }
 
 // roster runs the sources of an informer, which come and go.
@@ -491,4 +458,14 @@ func (r *roster) all() (all []*scope) {
 		return true
 	})
 	return all
+}
+
+func (s *scope) health(informer string) NamespaceHealth {
+	status := s.Status()
+	return NamespaceHealth{
+		Namespace: s.namespace, Synced: s.listed.Load(), Watching: status.Watching, LastList: status.LastList, LastContact: status.LastContact,
+		SourceError: watchError(informer, s.namespace, status.Failure), SourceFailures: status.Failures,
+		SourceFailingSince: status.Since, SourceNextTry: status.NextTry, SourceWaiting: status.Waiting, WaitsForTurn: status.WaitsForTurn,
+		Decoding: DecodingHealth{Objects: status.Decoding.Objects, Left: status.Decoding.Left, LeftBecause: status.Decoding.Because},
+	}
 }

@@ -2,7 +2,10 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -24,7 +27,7 @@ func namespacesSection(sz sizes) section {
 		title: "Several namespaces",
 		about: fmt.Sprintf("The Pods of some namespaces, for a program that may not read all of them: with client-go an informer and a handler for each namespace and watcher, with "+
 			"this library one informer of NewInNamespaces and a registration for each of the %d watchers. There are %d Pods in all. The lists are made before and given away. Memory is the heap and the stacks that are live "+
-			"after the sync, without the Pods.", namespaceWatchers, sz.cached),
+			"after the sync, without the Pods. Last, three watchers are called for a namespace with an event a millisecond, beside another one, which tries to send %d.", namespaceWatchers, sz.cached, floodRate),
 	}
 	for _, namespaces := range []int{3, 100} {
 		in := fmt.Sprintf("%d namespaces, ", namespaces)
@@ -39,6 +42,7 @@ func namespacesSection(sz sizes) section {
 			},
 		})
 	}
+	s.cases = append(s.cases, floodMeasurement(sz))
 	return s
 }
 
@@ -74,27 +78,32 @@ func sourceIn(namespace string, n int) *source {
 	return s
 }
 
-func manyNamespaces(ctx context.Context, s side, namespaces, objects int) (values []float64, err error) {
-	var names []string
-	var requests atomic.Int64
-	clients := map[string]namespacePods{}
-	for i := range namespaces {
-		name := fmt.Sprint("namespace-", i)
-		names = append(names, name)
-		clients[name] = namespacePods{cache.ToListerWatcherWithContext(sourceIn(name, objects).listWatch()), &requests}
+// overNamespaces returns the informers of a side over some namespaces.
+func overNamespaces(s side, sources map[string]*source, requests *atomic.Int64) (informers []subject[pod], err error) {
+	client := func(namespace string) namespacePods {
+		return namespacePods{cache.ToListerWatcherWithContext(sources[namespace].listWatch()), requests}
 	}
-	client := func(namespace string) namespacePods { return clients[namespace] }
-	var informers []subject[pod]
+	names := slices.Sorted(maps.Keys(sources))
 	if s == clientGo {
 		for _, name := range names {
 			informers = append(informers, newShared[pod](informer.ListWatch(client(name))))
 		}
-	} else {
-		inf, err := informer.NewInNamespaces(client, names, informer.Options[pod]{Queue: s.queue})
-		if err != nil {
-			return nil, err
-		}
-		informers = append(informers, custom[pod]{inf})
+		return informers, nil
+	}
+	inf, err := informer.NewInNamespaces(client, names, informer.Options[pod]{Queue: s.queue})
+	return []subject[pod]{custom[pod]{inf}}, err
+}
+
+func manyNamespaces(ctx context.Context, s side, namespaces, objects int) (values []float64, err error) {
+	var requests atomic.Int64
+	sources := map[string]*source{}
+	for i := range namespaces {
+		name := fmt.Sprint("namespace-", i)
+		sources[name] = sourceIn(name, objects)
+	}
+	informers, err := overNamespaces(s, sources, &requests)
+	if err != nil {
+		return nil, err
 	}
 	var tallies []*tally
 	for _, inf := range informers {
@@ -119,4 +128,108 @@ func manyNamespaces(ctx context.Context, s side, namespaces, objects int) (value
 	took := time.Since(begin)
 	heap, stacks := lab.Settled()
 	return []float64{milliseconds(took), float64(requests.Load()), (heap - heapBefore + stacks - stacksBefore) / lab.MiB}, nil
+}
+
+// floodRate is how many events a namespace that floods tries to send in a millisecond.
+const floodRate = 100
+
+func floodMeasurement(sz sizes) measurement {
+	const quiet = "an event a ms in a namespace, p99"
+	return measurement{
+		rows: []row{
+			{name: quiet, unit: "µs", common: true},
+			{name: quiet + ", beside a flood that nobody reads", unit: "µs", common: true},
+			{name: quiet + ", beside a flood in another namespace", unit: "µs", common: true},
+			{name: "the last in the one before", unit: "times", common: true},
+			{name: "handled events of the flood", unit: "a ms", plain: true},
+		},
+		measure: func(ctx context.Context, s side) ([]float64, error) {
+			alone, _, err := besideFlood(ctx, s, sz.ticks, 0, false)
+			if err != nil {
+				return nil, err
+			}
+			unread, _, err := besideFlood(ctx, s, sz.ticks, floodRate, false)
+			if err != nil {
+				return nil, err
+			}
+			flooded, rate, err := besideFlood(ctx, s, sz.ticks, floodRate, true)
+			return []float64{alone, unread, flooded, flooded / unread, rate}, err
+		},
+	}
+}
+
+// besideFlood returns the 99th percentile of the time from when an event of a quiet namespace is due until it is handled, in
+// microseconds, and how many events of another namespace were handled in a millisecond meanwhile. Its events are
+// sent also if nobody reads them: that takes time of the processors, too.
+func besideFlood(ctx context.Context, s side, ticks, rate int, read bool) (p99, handled float64, err error) {
+	const watchers = 3
+	quiet, flood := sourceIn("quiet", watchers), sourceIn("flood", streamed)
+	sources := map[string]*source{"quiet": quiet}
+	if read {
+		sources["flood"] = flood
+	}
+	informers, err := overNamespaces(s, sources, new(atomic.Int64))
+	if err != nil {
+		return 0, 0, err
+	}
+	var floods atomic.Int64
+	t := newTrickle(watchers, 1, ticks)
+	for _, inf := range informers {
+		synced, err := addAll(inf, watchers, everyEvent, func(i int) func(pod) {
+			count := t.handler(i)
+			return func(p pod) {
+				if p.Namespace == "quiet" {
+					count(p)
+				} else if i == 0 && p.Generation >= 0 {
+					floods.Add(1)
+				}
+			}
+		})
+		if err != nil {
+			return 0, 0, err
+		}
+		running := start(inf.run)
+		defer running.stop(&err)
+		if err := synced(ctx); err != nil {
+			return 0, 0, err
+		}
+	}
+	send := func(t *trickle, until context.Context, src *source, namespace string, objects int) error {
+		return t.send(ctx, until, src, func(place int) watch.Event {
+			e := update(objects, place)
+			e.Object.(pod).Namespace = namespace
+			return e
+		})
+	}
+	flooding, stop := context.WithCancel(ctx)
+	defer stop()
+	flooded := make(chan error, 1)
+	go func() {
+		flooded <- send(newTrickle(0, rate, unlimited), flooding, flood, "flood", streamed)
+		if !read {
+			close(flood.events)
+		}
+	}()
+	if !read {
+		go func() {
+			for range flood.events {
+			}
+		}()
+	}
+	restart()
+	begun := time.Now()
+	sent := send(t, ctx, quiet, "quiet", watchers)
+	took := time.Since(begun)
+	stop()
+	if err := errors.Join(sent, <-flooded, t.wait(ctx)); err != nil {
+		return 0, 0, err
+	}
+	var all []float64
+	for i := range t.watchers {
+		for _, d := range t.watchers[i].took {
+			all = append(all, microseconds(d))
+		}
+	}
+	slices.Sort(all)
+	return lab.Quantile(all, 0.99), float64(floods.Load()) / milliseconds(took), nil
 }

@@ -70,7 +70,9 @@ var informerFigures = []figure[informer.Health]{
 	figureOf(informerLabels, "informer_source_waiting_seconds", prom.GaugeValue, "How long a request to the API server has had no answer; 0 below 30 s.",
 		greatest, func(h *informer.Health) float64 { return h.SourceWaiting.Seconds() }),
 	figureOf(informerLabels, "informer_namespaces", prom.GaugeValue, "How many namespaces the informer reads; absent if it reads one source.",
-		sum, func(h *informer.Health) float64 { return namespaces(h, func(informer.NamespaceHealth) bool { return true }) }),
+		sum, func(h *informer.Health) float64 {
+			return namespaces(h, func(informer.NamespaceHealth) bool { return true })
+		}),
 	figureOf(informerLabels, "informer_namespaces_unread", prom.GaugeValue, "How many of its namespaces have not been listed, or cannot be read now; absent if it reads one source.",
 		sum, func(h *informer.Health) float64 { return namespaces(h, unread) }),
 	figureOf(informerLabels, "informer_store_failing", prom.GaugeValue, "Whether an operation on the store is failing, or has not returned for more than 10 s.",

@@ -24,7 +24,7 @@ func full() []prom.Collector {
 	m := fixed(informer.Health{
 		Name: "i", Store: "in memory", LastList: now, LastContact: now, LastProgress: now, ResourceVersion: "1",
 		Namespaces: []informer.NamespaceHealth{},
-		Watchers: []informer.WatcherHealth{{WatcherStats: informer.WatcherStats{Name: "w"}}},
+		Watchers:   []informer.WatcherHealth{{WatcherStats: informer.WatcherStats{Name: "w"}}},
 	}, enqueue.Health{Name: "q", LastSuccess: now}, shards.Health{Name: "s"}, mirrorHealth{})
 	o := m.Observer()
 	o.Handled(informer.HandledInfo{Informer: "i", Watcher: "w"})

@@ -1,0 +1,102 @@
+package namespaces_test
+
+import (
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/customcacheinformer/informer"
+	"github.com/customcacheinformer/informer/internal/testkit"
+)
+
+// slow is a store in which each write takes a millisecond.
+type slow struct{ cache.Store }
+
+func (s slow) Add(obj any) error {
+	time.Sleep(time.Millisecond)
+	return s.Store.Add(obj)
+}
+
+func (s slow) Update(obj any) error {
+	time.Sleep(time.Millisecond)
+	return s.Store.Update(obj)
+}
+
+// flood makes changes until a namespace has far more of them than may wait.
+func flood(s *server, namespaces ...string) {
+	for n := range 1500 {
+		for _, namespace := range namespaces {
+			s.Apply(object(namespace, fmt.Sprint("o", n%7), fmt.Sprint(n)))
+		}
+	}
+}
+
+// took makes a change in a namespace, and returns when its event comes.
+func took(t *testing.T, s *server, r *recorder, namespace string) time.Duration {
+	t.Helper()
+	begun := time.Now()
+	obj := s.Apply(object(namespace, "x", fmt.Sprint(begun.UnixNano())))
+	for time.Since(begun) < time.Minute {
+		if known := r.View()[keyOf(namespace, "x")]; known != nil && known.ResourceVersion == obj.ResourceVersion {
+			break
+		}
+		time.Sleep(time.Millisecond)
+	}
+	return time.Since(begun)
+}
+
+func TestANamespaceThatFloodsHoldsUpNoOther(t *testing.T) {
+	testkit.EachQueue(t, func(t *testing.T, queue informer.QueueKind) {
+		s := newServer(object("quiet", "x", "1"))
+		inf, r := s.informer(t, options{Queue: queue, Store: slow{cache.NewStore(cache.MetaNamespaceKeyFunc)}}, "flood", "quiet")
+		testkit.Start(t, inf)
+		time.Sleep(time.Second)
+		flood(s, "flood")
+		time.Sleep(100 * time.Millisecond)
+		synctest.Wait()
+		if queued := inf.Health().Queued; queued > 256 {
+			t.Errorf("%d changes of one namespace wait", queued)
+		}
+		if d := took(t, s, r, "quiet"); d > 300*time.Millisecond {
+			t.Errorf("an event of another namespace took %v, with 256 changes of 1 ms before it", d)
+		}
+		time.Sleep(time.Minute)
+		s.check(t, inf, r, "flood", "quiet")
+	})
+}
+
+func TestNamespacesThatFloodTakeTurns(t *testing.T) {
+	testkit.EachQueue(t, func(t *testing.T, queue informer.QueueKind) {
+		var floods []string
+		for n := range 20 {
+			floods = append(floods, fmt.Sprintf("flood-%02d", n))
+		}
+		s := newServer(object("quiet", "x", "1"))
+		inf, r := s.informer(t, options{Queue: queue, Store: slow{cache.NewStore(cache.MetaNamespaceKeyFunc)}}, append(floods, "quiet")...)
+		testkit.Start(t, inf)
+		time.Sleep(time.Second)
+		flood(s, floods...)
+		time.Sleep(10 * time.Second)
+		synctest.Wait()
+		if queued := inf.Health().Queued; queued > 2000+len(floods)+1 {
+			t.Errorf("%d changes wait", queued)
+		}
+		if d := took(t, s, r, "quiet"); d > 2100*time.Millisecond {
+			t.Errorf("an event took %v, with 2,000 changes of 1 ms before it", d)
+		}
+		handled := map[string]int{}
+		for _, e := range r.Events() {
+			handled[e.Key().Namespace]++
+		}
+		for _, namespace := range floods {
+			if n := handled[namespace]; n < 450 || n > 800 {
+				t.Errorf("%d events of %s came, of about 12,000 of 20 namespaces: %v", n, namespace, handled)
+			}
+		}
+		time.Sleep(10 * time.Minute)
+		s.check(t, inf, r, append(floods, "quiet")...)
+	})
+}
