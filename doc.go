@@ -127,10 +127,9 @@
 //     plus one per object of a state that it has not been given yet, plus the events that it has
 //     taken: 256, or MaxBacklog if that is less. Beyond MaxBacklog, the waiting events of an object
 //     are merged, see [WatcherOptions]. All watchers that are behind share the events of the log.
-//     While the store is behind, 2,000 changes wait for it in memory, and one more for each of
-//     several namespaces, which share this room. A list that has arrived waits there, too: with
-//     [IntakeEarly], only one page of it. The log is kept while a watcher needs a listing of the
-//     store, to join or for a resync, and the store does not return it.
+//     While the store is behind, 2,000 changes wait for it in memory, and a list that has arrived:
+//     with [IntakeEarly], only one page of it. The log is kept while a watcher needs a listing of
+//     the store, to join or for a resync, and the store does not return it.
 //
 //  9. Stop. When ctx ends, Run stops the source first and then the watchers. Watchers may first
 //     handle their waiting events for up to Options.DrainTimeout; the ctx of their calls stays
@@ -290,6 +289,7 @@
 //	V(2)   The informer starts
 //	       the watchers' goroutines are live; "durable" if the store is a Durable
 //	V(2)   The informer has synced
+//	V(2)   The informer reads other namespaces
 //	       once; "resumed" if the store is a Durable and no list was needed; "memory" is that of Health
 //	V(2)   The source has stopped
 //	       as the first step of a stop, before the watchers

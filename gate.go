@@ -256,13 +256,12 @@ func (in *gate[T]) enter(patience context.Context, it *item[T], bound int) {
 }
 
 // roomFor reports whether a change of a source may enter. Several sources share the room, so that one that floods does not hold
-// up the others: if there is no room, each may still have one change in the queue. The caller holds mu.
+// up the others. The caller holds mu.
 func (in *gate[T]) roomFor(s *scope, bound int) bool {
-	room := in.waiting-in.inLists < bound
-	if changes := s.changes(); in.several && changes > 0 {
-		return room && changes < min(in.share, bound/in.crowded)
+	if changes := s.changes(); in.several && changes > 0 && changes >= min(in.share, bound/in.crowded) {
+		return false
 	}
-	return room || in.several
+	return in.waiting-in.inLists < bound
 }
 
 // link puts an item behind all others. The caller holds mu.
