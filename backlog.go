@@ -310,14 +310,6 @@ type ahead struct {
 	leaves []*leave
 }
 
-// any looks, and reports whether there are leaves that the listener has not reached.
-func (a *ahead) any() bool {
-	if a.coming.next.Load() != nil {
-		a.look()
-	}
-	return len(a.leaves) > 0
-}
-
 // look returns the leaves that have happened since the last look.
 func (a *ahead) look() []*leave {
 	n := len(a.leaves)
@@ -334,11 +326,4 @@ func (a *ahead) voids(key string, at int64) bool {
 		_, left := l.keys[key]
 		return left && at <= l.at
 	})
-}
-
-// reach forgets the leaves before a log position.
-func (a *ahead) reach(position int64) {
-	if len(a.leaves) > 0 {
-		a.leaves = slices.DeleteFunc(a.leaves, func(l *leave) bool { return l.at < position })
-	}
 }

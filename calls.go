@@ -208,30 +208,61 @@ const (
 	phaseCut                      // pop has ended, and run takes no more events
 )
 
+// looking is added to a phase that is not below 0 while run must look for leaves before each event.
+const looking = -8
+
 // lifecycle holds the phase of a listener. The phase changes only under the listener's mu. It is
-// read without mu, too, because run looks at it before each event. That costs least if the phases
-// without calls are below 0.
+// read without mu, too, because run looks at it before each event. That costs least if all that
+// keeps run from calling the watcher is below 0.
 type lifecycle struct{ now atomic.Int32 }
 
-func (c *lifecycle) phase() phase { return phase(c.now.Load()) }
+func (c *lifecycle) phase() phase { return phaseOf(c.now.Load()) }
 
-func (c *lifecycle) removed() bool { return c.now.Load() < 0 }
+// interrupts reports whether the registration has ended, or run must look for leaves.
+func (c *lifecycle) interrupts() bool { return c.now.Load() < 0 }
+
+func (c *lifecycle) removed() bool { return c.phase() < 0 }
+
+// look has run look for leaves before each event, or ends that. It does not need the listener's mu.
+func (c *lifecycle) look(on bool) {
+	for now := c.now.Load(); !c.now.CompareAndSwap(now, inPhase(phaseOf(now), on)); now = c.now.Load() {
+	}
+}
+
+func (c *lifecycle) become(p phase) {
+	for now := c.now.Load(); !c.now.CompareAndSwap(now, inPhase(p, now < int32(phaseOver))); now = c.now.Load() {
+	}
+}
+
+func phaseOf(now int32) phase {
+	if p := phase(now); p >= phaseOver {
+		return p
+	}
+	return phase(now) - looking
+}
+
+func inPhase(p phase, look bool) int32 {
+	if look && p >= 0 {
+		p += looking
+	}
+	return int32(p)
+}
 
 // turn begins p, which is joining or live, unless the registration has ended.
 func (c *lifecycle) turn(p phase) {
 	if !c.removed() {
-		c.now.Store(int32(p))
+		c.become(p)
 	}
 }
 
 func (c *lifecycle) endPop() {
 	switch c.phase() {
 	case phaseJoining:
-		c.now.Store(int32(phaseCut))
+		c.become(phaseCut)
 	case phaseLive:
-		c.now.Store(int32(phaseLast))
+		c.become(phaseLast)
 	case phaseRemoved:
-		c.now.Store(int32(phaseOver))
+		c.become(phaseOver)
 	}
 }
 
@@ -239,9 +270,9 @@ func (c *lifecycle) endPop() {
 func (c *lifecycle) remove() {
 	switch c.phase() {
 	case phaseJoining, phaseLive:
-		c.now.Store(int32(phaseRemoved))
+		c.become(phaseRemoved)
 	case phaseLast, phaseCut:
-		c.now.Store(int32(phaseOver))
+		c.become(phaseOver)
 	}
 }
 

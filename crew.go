@@ -86,7 +86,7 @@ func (c *crew[T]) enqueue(s segment[T]) (away int) {
 	}
 	for i := range s.Records {
 		switch r := &s.Records[i]; {
-		case c.listener.voids(&s, i):
+		case c.listener.voids(s, i):
 			if r.isEvent() {
 				away++
 			}
@@ -100,7 +100,7 @@ func (c *crew[T]) enqueue(s segment[T]) (away int) {
 		}
 	}
 	c.waiting.end = s.End
-	c.listener.ahead.reach(s.End)
+	c.listener.reach(s.End)
 	c.finishedLocked()
 	return away
 }

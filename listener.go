@@ -43,7 +43,6 @@ type informerProcessorListener[T Object] struct {
 	catching atomic.Pointer[chan struct{}]
 	counts   counts
 	hand     hand[T]
-	ahead    ahead
 	listing  atomic.Bool // pop is reading the store
 	syncing  atomic.Bool // OnSynced is being called
 
@@ -57,6 +56,7 @@ type informerProcessorListener[T Object] struct {
 	popWake eventlog.Sleeper // wakes pop when the backlog may be full, and at rare events
 	lag     lag
 	resync  resyncTimer
+	ahead   ahead
 
 	synced  chan struct{}
 	removed chan struct{}      // closed when the registration ends
@@ -145,7 +145,7 @@ func (l *informerProcessorListener[T]) run(ctx context.Context) {
 	}
 	for s, ok := l.take(); ok; s, ok = l.take() {
 		l.finished(l.handle(ctx, s))
-		l.ahead.reach(s.End)
+		l.reach(s.End)
 	}
 }
 
@@ -322,17 +322,16 @@ func (l *informerProcessorListener[T]) handle(ctx context.Context, s segment[T])
 	count := func() { l.counts.delivered.Add(delivered); delivered = 0 }
 	defer count()
 	for i := range s.Records {
-		if l.life.removed() {
-			return l.handled.Load()
+		if l.life.interrupts() {
+			if l.life.removed() {
+				return l.handled.Load()
+			}
+			if l.skips(s, i) {
+				continue
+			}
 		}
 		r := &s.Records[i]
 		switch {
-		case l.ahead.any() && l.voids(&s, i):
-			if r.isEvent() {
-				count()
-				l.hand.skip()
-				l.countMerged(1)
-			}
 		case r.kind == recordMarker:
 			l.sync(ctx)
 		case !r.isEvent():

@@ -192,12 +192,46 @@ func TestEachChangeOfStateIsOneLine(t *testing.T) {
 		for line := range documentedLines(t, "doc.go") {
 			want[line] = 1
 		}
+		delete(want, otherNamespaces)
 		want[logLine{"ERROR", "Informer reports an error"}] = 6 // source, store, two objects, event, and the end of the retries of that event
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Errorf("logged as often (-want +got):\n%s", diff)
 		}
 		if fromClientGo == 0 {
 			t.Error("nothing of client-go was captured")
+		}
+	})
+}
+
+var otherNamespaces = logLine{"V(2)", "The informer reads other namespaces"}
+
+func TestAChangedSetOfNamespacesIsOneLine(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		inf, err := informer.NewInNamespaces(informertest.NewSource[configMap]().Namespace, []string{"old"}, options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		stop, lines := startLogged(t, inf)
+		synctest.Wait()
+		var set []string
+		for n := range 12 {
+			set = append(set, fmt.Sprint("n", n))
+		}
+		for range 2 {
+			if err := inf.SetNamespaces(set); err != nil {
+				t.Fatal(err)
+			}
+			synctest.Wait()
+		}
+		stop()
+		var logged []any
+		for _, e := range lines() {
+			if lineOf(e) == otherNamespaces {
+				logged = append(logged, e.ParameterKVList...)
+			}
+		}
+		if want := []any{"added", "n0 n1 n2 n3 n4 n5 n6 n7 n8 n9 and 2 more", "removed", "old"}; !slices.Equal(logged, want) {
+			t.Errorf("logged is %q, want %q", logged, want)
 		}
 	})
 }

@@ -2,6 +2,7 @@ package informer
 
 import (
 	"context"
+	"slices"
 
 	"github.com/customcacheinformer/informer/internal/channel"
 	"github.com/customcacheinformer/informer/internal/object"
@@ -164,7 +165,7 @@ func (l *informerProcessorListener[T]) endPop() {
 }
 
 // voids reports whether run must not tell a record, because its object has left since.
-func (l *informerProcessorListener[T]) voids(s *segment[T], record int) bool {
+func (l *informerProcessorListener[T]) voids(s segment[T], record int) bool {
 	var none T
 	r := &s.Records[record]
 	if len(l.ahead.leaves) == 0 || r.kind != recordEvent && r.kind != recordFinal {
@@ -184,4 +185,33 @@ func (l *informerProcessorListener[T]) voids(s *segment[T], record int) bool {
 		l.follower.final = none
 	}
 	return true
+}
+
+// skips reports whether run must not tell a record, and counts it then. It is rare, and is not inlined so that the loop over
+// all events stays small.
+//
+//go:noinline
+func (l *informerProcessorListener[T]) skips(s segment[T], record int) bool {
+	l.ahead.look()
+	if !l.voids(s, record) {
+		return false
+	}
+	if s.Records[record].isEvent() {
+		l.hand.skip()
+		l.countMerged(1)
+	}
+	return true
+}
+
+// reach forgets the leaves before a log position, which run has reached.
+func (l *informerProcessorListener[T]) reach(position int64) {
+	if !l.life.interrupts() {
+		return
+	}
+	a := &l.ahead
+	a.leaves = slices.DeleteFunc(a.leaves, func(l *leave) bool { return l.at < position })
+	l.life.look(false)
+	if len(a.leaves) > 0 || a.coming.next.Load() != nil { // which may have come meanwhile
+		l.life.look(true)
+	}
 }

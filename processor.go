@@ -144,6 +144,9 @@ func (p *informerProcessor[T]) leave(keys map[string]struct{}) {
 	l.keys, l.at = keys, p.log.End()+int64(len(records))-1
 	p.leaving = &leave{}
 	l.next.Store(p.leaving) // before the log has it: no listener reaches a leave that it does not know
+	for listener := range p.listeners {
+		listener.life.look(true)
+	}
 	p.log.Append(records)
 }
 

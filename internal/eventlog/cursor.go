@@ -86,7 +86,7 @@ type Segment[R any] struct {
 }
 
 // At returns the position of a record in the log, or that of the log that the records sum up.
-func (s *Segment[R]) At(record int) int64 {
+func (s Segment[R]) At(record int) int64 {
 	if s.AsOf > 0 {
 		return s.AsOf
 	}
