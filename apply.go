@@ -99,7 +99,9 @@ func (a *applier[T]) open(ctx context.Context) bool {
 		return false
 	}
 	for _, s := range a.gate.scopes() {
-		s.resume = known[s.namespace]
+		if !s.lists {
+			s.resume = known[s.namespace]
+		}
 		s.watchOnly = s.resume != ""
 		s.changed.Raise(s.resume)
 	}
@@ -164,6 +166,7 @@ func (a *applier[T]) apply(ctx context.Context, it *item[T]) bool {
 	}
 	a.finish(ctx, it)
 	if it.kind == itemLeave {
+		it.kind = itemWake // the item may be applied a second time, see splitUp
 		return a.leave(ctx, it.scope)
 	}
 	return it.listing == nil || a.deleteUnlisted(ctx, it)

@@ -38,6 +38,7 @@ type durableStore[T Object] struct {
 	scopes   func() []*scope
 	before   map[*scope]place // the places before the batch
 	bookmark string           // the bookmark that the store has now
+	kept     map[string]bool  // namespaces that have left, and of which the store has refused to delete an object
 	foreign  bool             // the store may hold objects of namespaces that the informer does not read
 	deleted  []tombstone.ID   // tombstones of committed deletes that are not in the log yet
 	over     bool             // ctx has ended before a decided change was committed
@@ -46,7 +47,7 @@ type durableStore[T Object] struct {
 func newDurableStore[T Object](a *access[T], durable Durable, several bool, scopes func() []*scope, tombstones *tombstone.Set) *durableStore[T] {
 	return &durableStore[T]{
 		access: a, durable: durable, several: several, scopes: scopes, before: map[*scope]place{},
-		tombstones: tombstones, next: map[string]T{},
+		tombstones: tombstones, next: map[string]T{}, kept: map[string]bool{},
 	}
 }
 
@@ -127,8 +128,11 @@ func (d *durableStore[T]) write(_ context.Context, c *change[T], _ time.Duration
 }
 
 func (d *durableStore[T]) pass(it *item[T]) {
-	if it.kind == itemCleaned {
+	switch it.kind {
+	case itemCleaned:
 		d.foreign = d.places.of(it.scope).spoiled // the next start tries again what the store has refused to delete
+	case itemLeave:
+		d.places.of(it.scope).spoiled = false // from now on, it stands for the deletes
 	}
 	d.access.pass(it)
 }
@@ -292,6 +296,9 @@ func (d *durableStore[T]) readBookmark() (foreign bool) {
 		if there {
 			known--
 		}
+		if s.lists {
+			version = ""
+		}
 		d.places[s] = &place{version: version, exact: version != "", doubtful: version == ""}
 		d.before[s] = *d.places[s]
 	}
@@ -308,6 +315,9 @@ func (d *durableStore[T]) nextBookmark() string {
 	if !d.several {
 		return versions[""]
 	}
+	for namespace := range d.kept {
+		versions[namespace] += "" // which names it, and keeps the version of one that has returned
+	}
 	if !slices.ContainsFunc(slices.Collect(maps.Values(versions)), func(v string) bool { return v != "" }) {
 		return ""
 	}
@@ -319,6 +329,10 @@ func (d *durableStore[T]) nextBookmark() string {
 }
 
 func (d *durableStore[T]) drop(of *scope) {
+	delete(d.kept, of.namespace)
+	if d.places.of(of).spoiled {
+		d.kept[of.namespace] = true
+	}
 	d.access.drop(of)
 	delete(d.before, of)
 }

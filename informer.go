@@ -292,6 +292,10 @@ func (i *CustomCacheInformer[T]) become(set []*scope) error {
 	come, gone := changes(i.gate.scopes(), set)
 	if running {
 		takeInEarly(come, i.opts)
+		for _, s := range come {
+			s.lists = true
+			s.sink.expect()
+		}
 	}
 	i.gate.become(set, gone, running)
 	i.roster.change(come, gone, running)

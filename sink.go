@@ -28,7 +28,7 @@ type sink[T Object] struct {
 
 	// The source calls one method at a time, except Resumed, which does not use these.
 	lists int          // how many lists have begun
-	heard bool         // the source has delivered something, so a list must be compared with what is known
+	heard bool         // the store may have something of the source, so a list must be compared with what is known
 	part  *source.Part // of a source.Divided, what the next list has; nil for other sources
 
 	list *listing // the list that comes in; nil if there is none
@@ -188,6 +188,9 @@ func (in *sink[T]) foreign(obj any) bool {
 	in.scope.dropped.Add(1)
 	return true
 }
+
+// expect has the first list compared with the store, in which an earlier source may have left objects.
+func (in *sink[T]) expect() { in.heard = true }
 
 // has returns the function that reports whether the next list would have a key, and nil if it would
 // have all.

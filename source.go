@@ -307,6 +307,7 @@ type scope struct {
 	end            func()          // ends the source; nil before it may run
 	gone           atomic.Bool     // the informer no longer reads the source
 	left           chan struct{}   // closed when the objects of a source that is gone are deleted
+	lists          bool            // the source has come while the informer ran, so it does not resume
 	resume         string          // the version at which the source goes on, "" if it must list; set before it runs
 	dropped        atomic.Int64    // objects and events outside of the part of a Divided
 	listed         atomic.Bool     // the first list is applied, or the source has resumed
@@ -328,6 +329,7 @@ type scope struct {
 type intake interface {
 	source.Sink
 	turn(source.Part) // the source goes on with another part
+	expect()          // the store may have objects of the source already
 	giveUp()          // the source has returned
 }
 

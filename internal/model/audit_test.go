@@ -121,13 +121,16 @@ func (p *pupil) entries(key string) []presence {
 
 // newBelief returns the watcher's belief about a key before the first event.
 func (p *pupil) newBelief(entries []presence, c *call) *belief {
-	if !p.exact { // the watcher may have joined at any entry
-		at := find(entries, -1, presenceOf(c.New)) - 1
-		return &belief{at: at, from: at}
-	}
 	joined := p.born[c.key]
 	if p.chooses {
 		joined = len(narrowed(p.life.entries(c.key)[:joined], p.t.chosen))
+	}
+	if !p.exact { // the watcher may have joined at any entry
+		at := find(entries, max(joined, 1)-2, presenceOf(c.New)) - 1
+		if at < -1 {
+			at = find(entries, -1, presenceOf(c.New)) - 1
+		}
+		return &belief{at: at, from: at}
 	}
 	return newBelief(entries, joined)
 }
@@ -215,6 +218,7 @@ func (p *pupil) checkMerging(c *call, b *belief, merged, hidden int) {
 	case p.strict() && (merged > 0 || hidden > 0 && !p.unsure(b) || c.Merged):
 		p.wrong(&c.event, "%d states of the object, and %d before it, were left out", merged, hidden)
 	case p.chooses || p.opts.ResyncPeriod > 0 || p.strict() || p.unsure(b):
+	case p.t.isAbsent(c.key): // the ledger may have one version twice, and it is not clear which one the event is
 	case b.failing != nil && c.Merged: // Merged may come from an earlier attempt
 	case c.Merged != (merged > 0):
 		p.wrong(&c.event, "Merged is wrong: %d states were merged into the event", merged)
@@ -232,7 +236,7 @@ func (p *pupil) checkOrigin(c *call) {
 	l := p.life
 	switch c.Origin {
 	case informer.OriginInitial:
-		if p.marked && !p.crew() {
+		if p.marked && !p.crew() && !p.t.isAbsent(c.key) {
 			p.wrong(&c.event, "the watcher has synced already") // promises 3 and 4
 		}
 	case informer.OriginWatch:
@@ -246,6 +250,10 @@ func (p *pupil) checkOrigin(c *call) {
 	case informer.OriginRelist:
 		if l.tap.count(c.key) < 2 && p.t.store != durableStore {
 			p.wrong(&c.event, "there was no relist")
+		}
+	case informer.OriginLeft:
+		if c.New != nil || !c.FinalStateUnknown || !p.t.isAbsent(c.key) {
+			p.wrong(&c.event, "its namespace has never left") // SetNamespaces
 		}
 	case informer.OriginResync:
 		if !p.marked || c.Old != c.New && p.t.store.same() {
@@ -295,7 +303,7 @@ func (p *pupil) checkSyncedLocked() {
 		if _, ended := p.t.end(what.uid); ended {
 			return
 		}
-		if b := p.beliefs[key]; b == nil && !p.life.everExcused(key) && (!p.chooses || p.t.chosen(what)) {
+		if b := p.beliefs[key]; b == nil && !p.life.everExcused(key) && !p.t.isAbsent(key) && (!p.chooses || p.t.chosen(what)) {
 			p.t.problem("%s has synced without an event for %s\n    heard: %v", p.name, key, p.heard)
 		}
 	}

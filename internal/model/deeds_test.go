@@ -3,6 +3,8 @@ package model_test
 import (
 	"errors"
 	"net"
+	"slices"
+	"strings"
 	"syscall"
 	"time"
 
@@ -55,6 +57,7 @@ func init() { // in init, because some deeds refer to the table
 		{"settle", 3, (*torture).settle},
 		{"stop", 2, (*torture).stop},
 		{"crash", 1, (*torture).crash},
+		{"namespaces", 5, (*torture).setNamespaces},
 	}
 }
 
@@ -169,6 +172,42 @@ func (w *torture) pause(d deed) {
 	w.say("%v pass", span)
 	sleepBubble(span)
 	w.life.checkResyncs()
+}
+
+// setNamespaces changes the set of namespaces, if the informer is one over several.
+func (w *torture) setNamespaces(d deed) {
+	if !w.split {
+		return
+	}
+	w.in = [][]string{namespaces, namespaces[:1], namespaces[1:], {}, {namespaces[1], namespaces[0]}, namespaces}[d.a%6]
+	w.say("namespaces %q", w.in)
+	w.life.leave(w.in)
+	if err := w.life.inf.SetNamespaces(w.in); err != nil {
+		w.problem("SetNamespaces: %v", err)
+	}
+}
+
+// leave notes which namespaces are not read.
+func (l *incarnation) leave(set []string) {
+	for _, namespace := range namespaces {
+		if slices.Contains(set, namespace) {
+			continue
+		}
+		l.mu.Lock()
+		l.left[namespace] = true
+		l.mu.Unlock()
+		l.t.mu.Lock()
+		l.t.absent[namespace] = true
+		l.t.mu.Unlock()
+	}
+}
+
+// isAbsent reports whether the namespace of an object was ever not read.
+func (w *torture) isAbsent(key string) bool {
+	namespace, _, _ := strings.Cut(key, "/")
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.absent[namespace]
 }
 
 // The watchers.

@@ -41,6 +41,7 @@ type incarnation struct {
 	writes  int // events that the ledger's changes make
 	applied int // events that the Observer's Apply counted
 	figures map[string]*figures
+	left    map[string]bool // namespaces that were not read at some time since the last settling
 	refused int             // refused changes that were reported
 	bad     map[string]bool // keys for which Transform has failed since the last list
 	everBad map[string]bool
@@ -55,11 +56,11 @@ type figures struct {
 
 // begin starts a process with the store that the process before it left. It does not call Run.
 func (w *torture) begin() {
-	l := &incarnation{t: w, ledger: ledger{}, figures: map[string]*figures{}, bad: map[string]bool{}, everBad: map[string]bool{}, found: map[presence]string{}, done: make(chan error, 1), tombs: map[types.UID]string{}}
+	l := &incarnation{t: w, ledger: ledger{}, figures: map[string]*figures{}, bad: map[string]bool{}, everBad: map[string]bool{}, found: map[presence]string{}, left: map[string]bool{}, done: make(chan error, 1), tombs: map[types.UID]string{}}
 	l.faults.refusals, l.faults.refused = map[string]bool{}, map[string]bool{}
 	w.life, w.early = l, w.setting.early
 	w.lives++
-	l.tap = &tap{source: w.src, synced: func() bool { return l.inf.HasSynced() }, lists: map[string]int{}, first: map[string]uint64{}, offered: map[presence]bool{}, taken: map[presence]string{}, gone: map[types.UID]bool{}}
+	l.tap = &tap{source: w.src, synced: func() bool { return l.inf.HasSynced() }, begun: map[string]int{}, lists: map[string]int{}, first: map[string]uint64{}, offered: map[presence]bool{}, taken: map[presence]string{}, gone: map[types.UID]bool{}}
 	w.shelf.open(l)
 	for _, obj := range w.shelf.contents() {
 		if w.store != defaultStore {
@@ -120,7 +121,8 @@ func (l *incarnation) make() {
 	}
 	var err error
 	if w.split {
-		l.inf, err = informer.NewInNamespaces(l.tap.client, namespaces, opts)
+		l.leave(w.in)
+		l.inf, err = informer.NewInNamespaces(l.tap.client, w.in, opts)
 	} else {
 		l.inf, err = informer.NewFrom(l.tap, opts)
 	}

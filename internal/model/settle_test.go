@@ -65,7 +65,13 @@ func (w *torture) settle(deed) {
 // unhappy reports whether a change may be missing until the next list. Every other change that
 // a watch has delivered must be in the ledger. Promises 1 and 6.
 func (l *incarnation) unhappy() bool {
-	if missing := l.tap.missing(l); len(missing) > 0 && !l.crashed.Load() {
+	missing := l.tap.missing(l)
+	l.mu.Lock()
+	for _, namespace := range namespaces {
+		l.left[namespace] = !slices.Contains(l.t.in, namespace)
+	}
+	l.mu.Unlock()
+	if len(missing) > 0 && !l.crashed.Load() {
 		l.t.problem("a watch delivered these versions, but the store was not given them: %s", sortedNames(missing))
 	}
 	l.faults.mu.Lock()
@@ -105,6 +111,14 @@ func (l *incarnation) checkSettled() {
 		return
 	}
 	objs, err := l.inf.List("", nil)
+	all := len(objs)
+	objs = slices.DeleteFunc(objs, func(obj configMap) bool { // the store has refused to delete it
+		return !slices.Contains(w.in, obj.Namespace) && l.everExcused(keyNamed(obj.Name))
+	})
+	if len(w.in) == 0 {
+		l.checkEmpty(h, objs)
+		return
+	}
 	if got := words(objs); got != w.wanted() || err != nil {
 		w.problem("the store (%v) has\n    %s\n  but the source has\n    %s", err, got, w.wanted()) // promises 5 and 6
 	}
@@ -112,11 +126,13 @@ func (l *incarnation) checkSettled() {
 		h.StoreBusy != 0 || h.Queued != 0 || h.Ready() != nil || h.Live() != nil {
 		w.problem("all is well, but Health is %+v", h) // Health
 	}
-	if h.Objects != len(objs) && h.Objects != -1 || h.ResourceVersion != w.src.ResourceVersion() {
+	if h.Objects != all && h.Objects != -1 || h.ResourceVersion != w.src.ResourceVersion() {
 		w.problem("there are %d objects at version %s, but Health is %+v", len(objs), w.src.ResourceVersion(), h)
 	}
 	l.checkCounts(h)
-	l.checkIndex()
+	if len(objs) == all {
+		l.checkIndex()
+	}
 	for _, p := range l.pupils {
 		p.mu.Lock()
 		removed, synced := p.removed, p.isSynced()
@@ -144,6 +160,19 @@ func (l *incarnation) checkSettled() {
 	}
 }
 
+// checkEmpty checks an informer that reads no namespace.
+func (l *incarnation) checkEmpty(h informer.Health, objs []configMap) {
+	if len(objs) > 0 || !h.Synced || h.Queued != 0 || len(h.Namespaces) > 0 || h.Ready() != nil {
+		l.t.problem("without namespaces the store has\n    %s\n  and Health is %+v", words(objs), h)
+	}
+	for _, p := range l.pupils {
+		if p.isWell() {
+			p.checkCaughtUp()
+			p.checkQuiet()
+		}
+	}
+}
+
 // checkCounts compares the informer's counts with those of the test.
 func (l *incarnation) checkCounts(h informer.Health) {
 	l.mu.Lock()
@@ -160,7 +189,7 @@ func (l *incarnation) checkCounts(h informer.Health) {
 // checkIndex checks that each object is found under its index values and under no other.
 func (l *incarnation) checkIndex() {
 	all := map[string][]configMap{}
-	for _, obj := range l.t.src.Objects() {
+	for _, obj := range l.t.present() {
 		all[lastDigit(obj)] = append(all[lastDigit(obj)], obj)
 	}
 	for digit := range strings.SplitSeq("0123456789", "") {
@@ -344,7 +373,12 @@ func (w *torture) waitForVersion(d deed) {
 		at, namespace := l.inf.ResourceVersion, placeOf(name).Namespace
 		if w.split {
 			at = func() string {
-				return l.inf.Health().Namespaces[slices.Index(namespaces, namespace)].ResourceVersion
+				for _, n := range l.inf.Health().Namespaces {
+					if n.Namespace == namespace {
+						return n.ResourceVersion
+					}
+				}
+				return ""
 			}
 		}
 		err := l.inf.WaitForVersion(ctx, namespace, version)
@@ -361,7 +395,7 @@ func (w *torture) waitForVersion(d deed) {
 		obj, exists, err := l.inf.Get(placeOf(name))
 		_, ended := w.end(p.uid)
 		switch got := presenceOf(obj); {
-		case err != nil || l.excused(keyNamed(name)) || l.crashed.Load():
+		case err != nil || l.excused(keyNamed(name)) || l.crashed.Load() || w.isAbsent(keyNamed(name)):
 		case !exists && !ended, exists && got.uid == p.uid && got.version < p.version, exists && got.uid != p.uid && !ended:
 			w.problem("after WaitForVersion(%s), %s is %v, want %v", version, name, got, p)
 		}

@@ -21,7 +21,8 @@ type tap struct {
 	synced func() bool // reports whether the informer has synced
 
 	mu      sync.Mutex          // protects the rest
-	lists   map[string]int      // numbers of complete lists, by namespace; "" is all
+	begun   map[string]int      // numbers of lists and streams that have begun, by namespace; "" is all
+	lists   map[string]int      // numbers of those that were complete
 	first   map[string]uint64   // the version of the first list, if the informer had not synced before it
 	offered map[presence]bool   // versions that a watch was about to deliver
 	taken   map[presence]string // versions that a watch has delivered, each with its key
@@ -53,10 +54,19 @@ type tapClient struct {
 
 func (c *tapClient) List(ctx context.Context, opts metav1.ListOptions) (*metav1.List, error) {
 	list, err := c.UntypedClient.List(ctx, opts)
+	if err == nil && opts.Continue == "" && opts.Limit != 1 {
+		c.tap.begins(c.namespace)
+	}
 	if err == nil && list.Continue == "" && opts.Limit != 1 {
 		c.tap.listed(c.namespace, list.ResourceVersion)
 	}
 	return list, err
+}
+
+func (s *tap) begins(namespace string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.begun[namespace]++
 }
 
 func (s *tap) listed(namespace, version string) {
@@ -75,6 +85,9 @@ func (c *tapClient) Watch(ctx context.Context, opts metav1.ListOptions) (watch.I
 	t := &tapped{
 		Interface: inner, tap: c.tap, namespace: c.namespace, out: make(chan watch.Event), stop: make(chan struct{}),
 		streaming: opts.SendInitialEvents != nil && *opts.SendInitialEvents,
+	}
+	if t.streaming {
+		c.tap.begins(c.namespace)
 	}
 	go t.run()
 	return t, nil
@@ -155,7 +168,7 @@ func (s *tap) missing(l *incarnation) (missing []string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for p, key := range s.taken {
-		if f, _ := l.t.fact(p); !l.excused(key) && !strings.HasSuffix(f.value, " bad") && find(l.entries(key), -1, p) < 0 {
+		if f, _ := l.t.fact(p); !l.excused(key) && !l.hasLeft(key) && !strings.HasSuffix(f.value, " bad") && find(l.entries(key), -1, p) < 0 {
 			missing = append(missing, key+" "+p.String())
 		}
 	}
@@ -163,12 +176,20 @@ func (s *tap) missing(l *incarnation) (missing []string) {
 	return missing
 }
 
-// count returns how many lists have shown the object of that key.
+// hasLeft reports whether the namespace of an object was not read at some time since the last settling.
+func (l *incarnation) hasLeft(key string) bool {
+	namespace, _, _ := strings.Cut(key, "/")
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.left[namespace]
+}
+
+// count returns how many lists have begun that may show the object of that key.
 func (s *tap) count(key string) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	namespace, _, _ := strings.Cut(key, "/")
-	return s.lists[""] + s.lists[namespace]
+	return s.begun[""] + s.begun[namespace]
 }
 
 // firstLists returns the version of the first list, by namespace; "" is all.

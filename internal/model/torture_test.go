@@ -101,6 +101,7 @@ var table = share.New()
 // torture is the state of TestModel while it plays one sequence.
 type torture struct {
 	setting
+	in     []string // the namespaces that are read, if the informer is one over several
 	src    *source
 	shelf  *shelf // outlives a process
 	life   *incarnation
@@ -116,6 +117,7 @@ type torture struct {
 	facts    map[presence]fact
 	current  map[string]presence
 	ended    map[types.UID]uint64 // the version of the delete
+	absent   map[string]bool      // namespaces that were ever not read
 	problems []string
 }
 
@@ -125,7 +127,7 @@ type fact struct{ name, value string }
 func newTorture(s setting) *torture {
 	w := &torture{
 		setting: s, src: informertest.NewSource[configMap](), early: s.early, quiet: true,
-		facts: map[presence]fact{}, current: map[string]presence{}, ended: map[types.UID]uint64{},
+		in: namespaces, absent: map[string]bool{}, facts: map[presence]fact{}, current: map[string]presence{}, ended: map[types.UID]uint64{},
 	}
 	w.shelf = newShelf(w)
 	w.mute(false)
@@ -276,8 +278,13 @@ func chosenValue(value string) bool {
 	return n%3 > 0
 }
 
-// wanted returns the objects of the source as text.
-func (w *torture) wanted() string { return words(w.src.Objects()) }
+// present returns the objects of the source that the informer reads.
+func (w *torture) present() []configMap {
+	return slices.DeleteFunc(w.src.Objects(), func(obj configMap) bool { return !slices.Contains(w.in, obj.Namespace) })
+}
+
+// wanted returns them as text.
+func (w *torture) wanted() string { return words(w.present()) }
 
 func sortedNames(names []string) string {
 	slices.Sort(names)

@@ -312,7 +312,7 @@ func (p *pupil) checkCallLocked(ctx context.Context, c *call) {
 // checkDeleted checks that the object is deleted, and that FinalStateUnknown is set if no
 // watch has delivered that.
 func (p *pupil) checkDeleted(c *call) {
-	if _, ended := p.t.end(c.Old.UID); !ended {
+	if _, ended := p.t.end(c.Old.UID); !ended && !(c.FinalStateUnknown && p.t.isAbsent(c.key)) {
 		p.wrong(&c.event, "the source still has it")
 	}
 	if !c.FinalStateUnknown && !p.life.tap.end(c.Old.UID) {
@@ -326,7 +326,7 @@ func (p *pupil) checkStored(e *event) {
 	switch {
 	case p.witness:
 		if stored, _, _ := l.inf.Get(e.Key()); e.Type == informer.EventAdded && stored == nil {
-			if _, ended := p.t.end(e.New.UID); !ended {
+			if _, ended := p.t.end(e.New.UID); !ended && !p.t.isAbsent(key) {
 				p.wrong(e, "the store does not have it")
 			}
 		}
