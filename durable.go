@@ -38,7 +38,7 @@ type durableStore[T Object] struct {
 	scopes   func() []*scope
 	before   map[*scope]place // the places before the batch
 	bookmark string           // the bookmark that the store has now
-	kept     map[string]bool  // namespaces that have left, and of which the store has refused to delete an object
+	kept     map[string]bool  // namespaces that have left, and of which the store may have objects because it has refused something
 	foreign  bool             // the store may hold objects of namespaces that the informer does not read
 	deleted  []tombstone.ID   // tombstones of committed deletes that are not in the log yet
 	over     bool             // ctx has ended before a decided change was committed
@@ -128,11 +128,8 @@ func (d *durableStore[T]) write(_ context.Context, c *change[T], _ time.Duration
 }
 
 func (d *durableStore[T]) pass(it *item[T]) {
-	switch it.kind {
-	case itemCleaned:
+	if it.kind == itemCleaned {
 		d.foreign = d.places.of(it.scope).spoiled // the next start tries again what the store has refused to delete
-	case itemLeave:
-		d.places.of(it.scope).spoiled = false // from now on, it stands for the deletes
 	}
 	d.access.pass(it)
 }

@@ -312,7 +312,7 @@ func (p *pupil) checkCallLocked(ctx context.Context, c *call) {
 // checkDeleted checks that the object is deleted, and that FinalStateUnknown is set if no
 // watch has delivered that.
 func (p *pupil) checkDeleted(c *call) {
-	if _, ended := p.t.end(c.Old.UID); !ended && !(c.FinalStateUnknown && p.t.isAbsent(c.key)) {
+	if _, ended := p.t.end(c.Old.UID); !ended && (!c.FinalStateUnknown || !p.t.isAbsent(c.key)) {
 		p.wrong(&c.event, "the source still has it")
 	}
 	if !c.FinalStateUnknown && !p.life.tap.end(c.Old.UID) {

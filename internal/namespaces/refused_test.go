@@ -97,3 +97,114 @@ func TestAForeignObjectThatTheStoreKeepsIsDeletedAtTheNextStart(t *testing.T) {
 		}
 	})
 }
+
+// The store refuses to delete an object of a namespace that leaves. The next start tries again, and so does the first list if
+// the namespace returns.
+func TestAnObjectThatTheStoreKeepsWhenItsNamespaceLeaves(t *testing.T) {
+	for name, returns := range map[string]bool{"restart": false, "return": true} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s, store := newServer(object("a", "x", "1"), object("a", "y", "1"), object("b", "x", "1")), informertest.NewDurable()
+				inf, r := s.informer(t, options{Durable: store, ErrorHandler: testkit.Ignore}, "a", "b")
+				stop := testkit.Start(t, inf)
+				time.Sleep(time.Minute)
+				refuses := 2 // the batch, and the half of it with a/x
+				store.Fail(func(op, key string) error {
+					if op == "apply" && key == "a/x" && refuses > 0 {
+						refuses--
+						return errRefuses
+					}
+					return nil
+				})
+				set(t, inf, "b")
+				time.Sleep(time.Minute)
+				if _, exists, _ := inf.Get(keyOf("a", "x")); !exists || refuses > 0 {
+					t.Fatal("the store has not refused the delete")
+				}
+				if _, err := s.Delete(keyOf("a", "x")); err != nil {
+					t.Fatal(err)
+				}
+				if returns {
+					set(t, inf, "b", "a")
+					time.Sleep(time.Minute)
+					s.check(t, inf, r, "b", "a")
+					return
+				}
+				stop()
+				r, asked := s.run(t, store.Reopen(), "b")
+				if got := fmt.Sprint(deletes(r)); got != "[a/x]" || asked["b"] != "0 lists, 1 watches" {
+					t.Errorf("deletes: %s, want that of a/x; asked: %v", got, asked)
+				}
+			})
+		})
+	}
+}
+
+// The items of a batch that the store refuses are applied again. One of them is the leave of a namespace.
+func TestANamespaceLeavesInABatchThatTheStoreRefuses(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, store := newServer(object("a", "x", "1"), object("b", "x", "1"), object("b", "y", "1")), informertest.NewDurable()
+		inf, r := s.informer(t, options{Durable: store, ErrorHandler: testkit.Ignore}, "a", "b")
+		testkit.Start(t, inf)
+		time.Sleep(time.Minute)
+		hold, applies := make(chan struct{}), 0
+		store.Fail(func(op, _ string) error {
+			if op != "apply" {
+				return nil
+			}
+			switch applies++; applies {
+			case 1:
+				<-hold
+			case 2:
+				return errRefuses
+			}
+			return nil
+		})
+		for n := range 2 {
+			s.Apply(object("b", "x", fmt.Sprint("held ", n)))
+			s.Apply(object("b", "y", fmt.Sprint("held ", n)))
+			synctest.Wait()
+		}
+		set(t, inf, "b")
+		synctest.Wait()
+		close(hold)
+		time.Sleep(time.Minute)
+		if applies < 4 {
+			t.Errorf("%d calls of Apply: the batch was not split", applies)
+		}
+		s.check(t, inf, r, "b")
+	})
+}
+
+// A namespace leaves and returns while the informer reads its store at the start. It cannot resume then, because its objects
+// are deleted, and neither can the next process if this one has not listed it.
+func TestANamespaceReturnsWhileTheStoreIsRead(t *testing.T) {
+	for name, crashes := range map[string]bool{"and is listed": false, "and is not listed": true} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s, store := newServer(object("a", "x", "1"), object("b", "x", "1")), informertest.NewDurable()
+				s.run(t, store, "a", "b")
+				store = store.Reopen()
+				release := store.Hang()
+				inf, r := s.informer(t, options{Durable: store}, "a", "b")
+				stop := testkit.Start(t, inf)
+				s.SetFaults(informertest.Faults{HoldLists: crashes, RejectWatchList: crashes})
+				synctest.Wait()
+				set(t, inf, "b")
+				set(t, inf, "b", "a")
+				release()
+				time.Sleep(time.Minute)
+				if !crashes {
+					s.check(t, inf, r, "b", "a")
+					return
+				}
+				s.Apply(object("b", "x", "2"))
+				time.Sleep(time.Minute)
+				store.Crash()
+				stop()
+				s.SetFaults(informertest.Faults{})
+				s.run(t, store.Reopen(), "b", "a")
+			})
+		})
+	}
+}
