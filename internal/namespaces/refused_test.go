@@ -169,6 +169,7 @@ func TestANamespaceLeavesInABatchThatTheStoreRefuses(t *testing.T) {
 		synctest.Wait()
 		close(hold)
 		time.Sleep(time.Minute)
+		synctest.Wait()
 		if applies < 4 {
 			t.Errorf("%d calls of Apply: the batch was not split", applies)
 		}
