@@ -3,6 +3,7 @@ package e2e_test
 import (
 	"context"
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"net/http"
 	"slices"
@@ -24,7 +25,7 @@ import (
 )
 
 // TestNamespacesComeAndGo reads 200 of 230 namespaces, and changes ten of them every second, while writers write to all. One
-// may not be read at first.
+// may not be read at first. The right to read another is taken away and given back.
 func TestNamespacesComeAndGo(t *testing.T) {
 	const all, read, turnover = 230, 200, 10
 	w, lasts := newWorldOf(t, "turnover.example.com"), 2*time.Minute
@@ -66,11 +67,15 @@ func TestNamespacesComeAndGo(t *testing.T) {
 	halt := sync.OnceFunc(func() { close(stop); writing.Wait() })
 	t.Cleanup(halt)
 
-	var forbidden atomic.Bool
-	forbidden.Store(true)
+	late, revoked := names[0], names[1]
+	var lateForbidden, revokedForbidden atomic.Bool
+	lateForbidden.Store(true)
 	config := server.User(func(a authorizer.Attributes) bool {
-		return a.IsReadOnly() && a.GetNamespace() != "" && (a.GetNamespace() != names[0] || !forbidden.Load())
+		namespace := a.GetNamespace()
+		return a.IsReadOnly() && namespace != "" && (namespace != late || !lateForbidden.Load()) && (namespace != revoked || !revokedForbidden.Load())
 	})
+	revocable, revoke := context.WithCancel(t.Context()) // the server ends no watch because a right is gone
+	defer revoke()
 	config.QPS = -1
 	var mu sync.Mutex // protects firsts
 	firsts := map[string]int{}
@@ -83,7 +88,16 @@ func TestNamespacesComeAndGo(t *testing.T) {
 				firsts[namespace]++
 				mu.Unlock()
 			}
-			return rt.RoundTrip(req)
+			if namespace != revoked || revocable.Err() != nil {
+				return rt.RoundTrip(req)
+			}
+			ctx, cancel := context.WithCancel(req.Context())
+			context.AfterFunc(revocable, cancel)
+			resp, err := rt.RoundTrip(req.WithContext(ctx))
+			if err == nil {
+				resp.Body = endsWith{resp.Body, revocable}
+			}
+			return resp, err
 		})
 	})
 	reader, err := dynamic.NewForConfig(config)
@@ -124,8 +138,21 @@ func TestNamespacesComeAndGo(t *testing.T) {
 		if err := inf.SetNamespaces(names[:read]); err != nil {
 			t.Fatal(err)
 		}
+		switch went := time.Since(begun); {
+		case went > 2*lasts/3 && revokedForbidden.CompareAndSwap(true, false):
+			n := slices.IndexFunc(inf.Health().Namespaces, func(n informer.NamespaceHealth) bool { return n.Namespace == revoked })
+			if err := inf.Health().Namespaces[n].SourceError; !apierrors.IsForbidden(err) {
+				t.Errorf("while the right is taken away, the error is %v", err)
+			}
+		case went > lasts/3 && revocable.Err() == nil:
+			revokedForbidden.Store(true)
+			revoke()
+		}
 	}
-	forbidden.Store(false)
+	if revocable.Err() == nil || revokedForbidden.Load() {
+		t.Error("the right was not taken away and given back")
+	}
+	lateForbidden.Store(false)
 	halt()
 
 	want := map[types.NamespacedName]string{}
@@ -170,9 +197,23 @@ func TestNamespacesComeAndGo(t *testing.T) {
 	changes := 0
 	for _, name := range names {
 		changes += come[name]
-		if name != names[0] && firsts[name] > come[name] {
+		if name != late && name != revoked && firsts[name] > come[name] {
 			t.Errorf("%s came %d times, and its first state was asked for %d times", name, come[name], firsts[name])
 		}
 	}
 	t.Logf("%d namespaces came, with %d objects at the end, and %d events", changes, len(want), len(events.Events()))
+}
+
+// endsWith is the body of an answer that ends when ctx does.
+type endsWith struct {
+	io.ReadCloser
+	ctx context.Context
+}
+
+func (e endsWith) Read(p []byte) (int, error) {
+	n, err := e.ReadCloser.Read(p)
+	if err != nil && e.ctx.Err() != nil {
+		err = io.EOF
+	}
+	return n, err
 }
