@@ -2,6 +2,7 @@ package model_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -33,11 +34,14 @@ type history struct {
 	server  *restarting
 	mode    informer.WatchListMode
 	intake  informer.IntakeMode
-	shared  bool   // equal parts of objects are one memory
-	refuses bool   // the source refuses a watch at a version that it no longer knows
-	kinds   []kind // the watchers that each process has from its start
+	shared  bool     // equal parts of objects are one memory
+	refuses bool     // the source refuses a watch at a version that it no longer knows
+	split   bool     // the informers are over several namespaces
+	in      []string // which these are now
+	kinds   []kind   // the watchers that each process has from its start
 
 	states map[string]string   // states of the source, by version
+	parts  map[string]string   // the same of each namespace, by version and namespace
 	undone []map[string]string // for each Restore, the states that it undid
 	since  uint64              // older versions are expired
 	most   uint64              // if not 0, the version must stay below this, see restore
@@ -60,10 +64,11 @@ func newHistory(seed uint64) *history {
 	r := rand.New(rand.NewPCG(seed, 3))
 	h := &history{
 		seed: seed, src: informertest.NewSource[configMap](), store: informertest.NewDurable(),
-		mode: informer.WatchListOff + informer.WatchListMode(r.IntN(2)), states: map[string]string{}, wrote: map[uint64]string{},
+		mode: informer.WatchListOff + informer.WatchListMode(r.IntN(2)), states: map[string]string{}, parts: map[string]string{}, in: namespaces, wrote: map[uint64]string{},
 	}
 	h.intake = informer.IntakeEarly + informer.IntakeMode(rand.New(rand.NewPCG(seed, 7)).IntN(2))
 	h.shared = rand.New(rand.NewPCG(seed, 9)).IntN(2) == 0
+	h.split = rand.New(rand.NewPCG(seed, 11)).IntN(3) == 0
 	h.server = &restarting{source: h.src}
 	h.refuses = r.IntN(2) == 0
 	h.src.SetFaults(informertest.Faults{RefuseExpired: h.refuses})
@@ -104,7 +109,47 @@ func (s *restarting) WatchWithContext(ctx context.Context, opts metav1.ListOptio
 	return s.source.WatchWithContext(ctx, opts)
 }
 
+// client returns the client for a namespace.
+func (s *restarting) client(namespace string) informer.UntypedClient[*metav1.List] {
+	return restartingIn{s.Namespace(namespace), s}
+}
+
+type restartingIn struct {
+	informer.UntypedClient[*metav1.List]
+	server *restarting
+}
+
+func (c restartingIn) Watch(ctx context.Context, opts metav1.ListOptions) (watch.Interface, error) {
+	if c.server.refuses.Add(-1) >= 0 {
+		return nil, &net.OpError{Op: "dial", Net: "tcp", Err: syscall.ECONNREFUSED}
+	}
+	return c.UntypedClient.Watch(ctx, opts)
+}
+
 // The source and its versions.
+
+// place returns the key of an object.
+func (h *history) place(name string) types.NamespacedName {
+	if h.split {
+		return placeOf(name)
+	}
+	return keyOf(name)
+}
+
+func (h *history) object(name, value string) configMap {
+	obj := object(name, value)
+	obj.Namespace = h.place(name).Namespace
+	return obj
+}
+
+// read returns those of some objects that the informer reads.
+func (h *history) read(objs []configMap) []configMap {
+	return slices.DeleteFunc(slices.Clone(objs), func(obj configMap) bool { return h.split && !slices.Contains(h.in, obj.Namespace) })
+}
+
+func inNamespace(objs []configMap, namespace string) []configMap {
+	return slices.DeleteFunc(slices.Clone(objs), func(obj configMap) bool { return obj.Namespace != namespace })
+}
 
 func (h *history) version() uint64 { return versionNumber(h.src.ResourceVersion()) }
 
@@ -132,6 +177,9 @@ func words(objs []configMap) string {
 // moved records the state of the source after a step of the source.
 func (h *history) moved(format string, args ...any) {
 	h.states[h.src.ResourceVersion()] = words(h.src.Objects())
+	for _, namespace := range namespaces {
+		h.parts[h.src.ResourceVersion()+namespace] = words(inNamespace(h.src.Objects(), namespace))
+	}
 	h.say("%s: version %s", fmt.Sprintf(format, args...), h.src.ResourceVersion())
 }
 
@@ -179,6 +227,10 @@ func (h *history) look(store *durable) (s standing) {
 	if bookmark == "" {
 		return s
 	}
+	if h.split {
+		s.current = h.lookAtParts(bookmark, objs)
+		return s
+	}
 	state, there := h.states[bookmark]
 	s.current = there && state == s.state
 	for _, states := range h.undone {
@@ -191,13 +243,30 @@ func (h *history) look(store *durable) (s standing) {
 	return s
 }
 
+// lookAtParts reports whether each namespace of a store has the state that the bookmark names, and no other has an object.
+func (h *history) lookAtParts(bookmark string, objs []configMap) bool {
+	versions := map[string]string{}
+	if err := json.Unmarshal([]byte(bookmark), &versions); err != nil {
+		h.problem("the bookmark is %s: %v", bookmark, err)
+	}
+	for _, namespace := range namespaces {
+		version, named := versions[namespace]
+		got := words(inNamespace(objs, namespace))
+		if want := h.parts[version+namespace]; got != want && (!named || version != "") {
+			h.problem("the store has the bookmark %s, but the namespace %s of the source had then\n    %s\n  and the store has\n    %s", bookmark, namespace, want, got)
+			return false
+		}
+	}
+	return true
+}
+
 // bound keeps the source below the bookmark of a store that holds undone changes. Below it,
 // the start of an informer notices that the source went back. At or above it, nothing can notice
 // that. If the source is there already, bound throws the store away, with the events it still
 // owed.
 func (h *history) bound() {
 	h.most = 0
-	if s := h.look(h.store); s.bookmark != "" && !s.current {
+	if s := h.look(h.store); !h.split && s.bookmark != "" && !s.current {
 		h.most = versionNumber(s.bookmark)
 		if h.version() >= h.most { // too late
 			h.say("the store is thrown away")

@@ -93,6 +93,7 @@ var ops = []struct {
 	{2, (*history).remove},
 	{4, (*history).crash},
 	{6, (*history).stop},
+	{6, (*history).setNamespaces},
 }
 
 func randomSteps(seed uint64) []step {
@@ -175,14 +176,14 @@ func (h *history) change(r *rand.Rand) {
 		return
 	}
 	h.count++
-	obj := object(fmt.Sprintf("o%d", r.IntN(5)), strconv.Itoa(h.count))
+	obj := h.object(fmt.Sprintf("o%d", r.IntN(5)), strconv.Itoa(h.count))
 	if r.IntN(12) == 0 {
 		obj.Data["value"] += " indigestible"
 	}
-	_, missing := h.src.Get(keyOf(obj.Name))
+	_, missing := h.src.Get(h.place(obj.Name))
 	switch what := r.IntN(8); {
 	case missing == nil && what < 4:
-		_, _ = h.src.Delete(keyOf(obj.Name))
+		_, _ = h.src.Delete(h.place(obj.Name))
 		h.moved("delete %s", obj.Name)
 		if what > 1 {
 			break
@@ -244,7 +245,7 @@ func (h *history) expire(r *rand.Rand) {
 	}
 	sleepBubble(time.Minute)
 	got := asked(h.src, before)
-	if n := strings.Count(got, "list") + strings.Count(got, "stream"); n != 1 {
+	if n := strings.Count(got, "list") + strings.Count(got, "stream"); n != 1 && !h.split || h.split && n != len(h.in) {
 		h.problem("after a 410 the source was asked for: %s", got)
 	}
 }
@@ -262,6 +263,9 @@ func (h *history) compact(*rand.Rand) {
 // source must not reach a version that the informer has seen: after that, nothing could tell
 // the informer of the restore.
 func (h *history) restore(r *rand.Rand) {
+	if h.split {
+		return // each namespace would notice it by itself
+	}
 	now := h.version()
 	to := now - 1 - r.Uint64N(6)
 	if to < h.since {
@@ -375,4 +379,18 @@ func (h *history) stop(r *rand.Rand) {
 	h.ensure(r, nil)
 	h.say("stop")
 	h.end()
+}
+
+func (h *history) setNamespaces(r *rand.Rand) {
+	if !h.split {
+		return
+	}
+	h.in = [][]string{namespaces, namespaces[:1], namespaces[1:], {}}[r.IntN(4)]
+	h.say("namespaces %q", h.in)
+	if h.life == nil {
+		return
+	}
+	if err := h.life.informer.SetNamespaces(h.in); err != nil && !h.life.crashed.Load() {
+		h.problem("SetNamespaces: %v", err)
+	}
 }
