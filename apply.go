@@ -38,8 +38,9 @@ type applier[T Object] struct {
 	decoding  func() DecodingHealth  // for the log
 	weighing  weighing
 
-	popped  []*item[T] // the items that were taken from the queue
-	current change[T]  // the change in progress; a field, so that it is not allocated for each item
+	someLeft bool       // a source has left, and may still seem to wait for room
+	popped   []*item[T] // the items that were taken from the queue
+	current  change[T]  // the change in progress; a field, so that it is not allocated for each item
 
 	// Changes that are not published yet.
 	records    []record[T]
@@ -122,11 +123,12 @@ func (a *applier[T]) run(ctx context.Context) {
 				break
 			}
 		}
-		if a.pace.immediate && a.gate.full.Load() > 0 {
+		if a.pace.immediate && a.gate.full.Load() > 0 && !a.someLeft {
 			a.release() // the next item comes at once, and these are published with it
 		} else {
 			a.tell(ctx)
 		}
+		a.someLeft = false
 		a.storage.forget(ctx)
 		// Under load, this lets the other goroutines queue more items, so that the next batch
 		// is large. Without it, the applier would take one change at a time and wake the
@@ -215,6 +217,7 @@ func (a *applier[T]) change(ctx context.Context, it *item[T], now time.Duration)
 	case stopped:
 		return false
 	case refused:
+		c.write = writeNothing
 		void(a.records[a.done:])
 		a.storage.spoil(it.scope)
 	}
@@ -245,14 +248,14 @@ func (a *applier[T]) deleteUnless(ctx context.Context, of *scope, listed *conten
 			continue
 		}
 		it := &item[T]{kind: listed.lacks(key), key: key, listed: true, own: true, scope: of}
-		switch it.kind {
-		case itemGone:
+		if it.kind == itemGone {
 			of.changed.Raise(listed.version)
-		case itemLeft:
-			left[key] = struct{}{}
 		}
 		if !a.apply(ctx, it) {
 			return false
+		}
+		if it.kind == itemLeft && a.current.item == it && a.current.write == writeDelete {
+			left[key] = struct{}{}
 		}
 	}
 	if len(left) > 0 {
@@ -270,6 +273,7 @@ func (a *applier[T]) leave(ctx context.Context, of *scope) bool {
 		return false
 	}
 	a.gate.left(of)
+	a.someLeft = true
 	a.storage.drop(of)
 	a.gate.reports.listed(ctx, of.covers, math.MaxInt)
 	close(of.left)

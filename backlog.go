@@ -304,7 +304,8 @@ type leave struct {
 	next atomic.Pointer[leave] // until it is set, the leave has not happened
 }
 
-// ahead holds the leaves that a listener knows of and has not reached in the log. Only run uses it.
+// ahead holds the leaves that a listener knows of and has not reached in the log. Only run uses it, and with a crew, those
+// that hold its mu.
 type ahead struct {
 	coming *leave // the one that happens next
 	leaves []*leave

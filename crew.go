@@ -70,7 +70,7 @@ func (c *crew[T]) run(ctx context.Context) {
 	workers.Wait()
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.waiting = newMergeQueue[T]() // releases the objects: the program may keep the Registration
+	c.waiting, c.listener.ahead = newMergeQueue[T](), ahead{} // the program may keep the Registration
 }
 
 // enqueue adds a segment to the waiting events, and returns how many events were merged
@@ -81,9 +81,7 @@ func (c *crew[T]) enqueue(s segment[T]) (away int) {
 	// Every event of s gets the position where s begins: s may be merged from more records
 	// than it has.
 	at := c.waiting.end
-	for _, l := range c.listener.ahead.look() {
-		away += c.leaveLocked(l)
-	}
+	away = c.lookLocked()
 	for i := range s.Records {
 		switch r := &s.Records[i]; {
 		case c.listener.voids(s, i):
@@ -105,15 +103,28 @@ func (c *crew[T]) enqueue(s segment[T]) (away int) {
 	return away
 }
 
-// leaveLocked drops the events of objects that have left, and returns how many they were. All that wait are older.
-func (c *crew[T]) leaveLocked(l *leave) (away int) {
-	for key := range l.keys {
-		if e, n := c.waiting.drop(key); e != nil {
-			away += n
-			c.unblockSyncedLocked(e)
-		}
-		if e := c.busy[key]; e != nil {
-			e.left = true
+// look drops the events of objects that have left, and returns how many they were. run may be held up, so the workers
+// look, too.
+func (c *crew[T]) look() (away int) {
+	if !c.listener.life.interrupts() {
+		return 0
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.lookLocked()
+}
+
+// lookLocked is look. All events that wait are older than the leaves that it finds.
+func (c *crew[T]) lookLocked() (away int) {
+	for _, l := range c.listener.ahead.look() {
+		for key := range l.keys {
+			if e, n := c.waiting.drop(key); e != nil {
+				away += n
+				c.unblockSyncedLocked(e)
+			}
+			if e := c.busy[key]; e != nil {
+				e.left = true
+			}
 		}
 	}
 	return away
@@ -168,7 +179,11 @@ func (c *crew[T]) work(ctx context.Context) {
 		}
 		if key == syncedKey {
 			c.listener.sync(ctx)
-		} else if e := c.claim(key); e != nil {
+			c.queue.Done(key)
+			continue
+		}
+		c.listener.countMerged(c.look())
+		if e := c.claim(key); e != nil {
 			c.attempt(ctx, e)
 		}
 		c.queue.Done(key)

@@ -287,19 +287,17 @@ func (d *durableStore[T]) readBookmark() (foreign bool) {
 	} else if json.Unmarshal([]byte(d.bookmark), &versions) != nil || len(versions) == 0 { // null is JSON, too
 		versions, foreign = nil, true
 	}
-	known := len(versions)
+	others := maps.Clone(versions)
 	for _, s := range d.scopes() {
-		version, there := versions[s.namespace]
-		if there {
-			known--
-		}
+		version := versions[s.namespace]
+		delete(others, s.namespace)
 		if s.lists {
 			version = ""
 		}
 		d.places[s] = &place{version: version, exact: version != "", doubtful: version == ""}
 		d.before[s] = *d.places[s]
 	}
-	return foreign || known > 0
+	return foreign || len(others) > 0
 }
 
 // nextBookmark returns the bookmark that is true after the batch. It is "", like that of a store

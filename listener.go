@@ -147,6 +147,7 @@ func (l *informerProcessorListener[T]) run(ctx context.Context) {
 		l.finished(l.handle(ctx, s))
 		l.reach(s.End)
 	}
+	l.ahead = ahead{} // or it would keep all later leaves: the program may keep the Registration
 }
 
 // finished notes that every event before a log position has been handled.

@@ -251,6 +251,7 @@ func (p *informerProcessor[T]) dropLocked(l *informerProcessorListener[T]) {
 		return
 	}
 	l.cursor.Close() // l never ran
+	l.ahead = ahead{}
 	close(l.stopped)
 }
 

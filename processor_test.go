@@ -2,15 +2,21 @@ package informer_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"k8s.io/client-go/tools/cache"
+
 	"github.com/customcacheinformer/informer"
 	"github.com/customcacheinformer/informer/informertest"
+	"github.com/customcacheinformer/informer/internal/testkit"
 )
 
 // TestNothingIsAskedOfTheSourceBeforeEveryListenerIsLive tries the start-up deadlock that this
@@ -162,4 +168,164 @@ func startUpUnderFire(t *testing.T, queue informer.QueueKind, seed uint64) {
 			t.Error(err)
 		}
 	}
+}
+
+// An object leaves while its events wait for a watcher. They are not told any more, also if it comes back.
+func TestEventsOfObjectsThatHaveLeftAreNotTold(t *testing.T) {
+	forever := func(int, error) (time.Duration, bool) { return time.Minute, true }
+	for name, w := range map[string]informer.WatcherOptions{
+		"in the log":       {},
+		"never merged":     {MaxBacklog: -1},
+		"merged":           {MaxBacklog: 1},
+		"with workers":     {Workers: 2},
+		"with retries":     {Retry: forever},
+		"merged and again": {MaxBacklog: 1, Retry: forever},
+	} {
+		for _, when := range []string{"in its first state", "after it", "in a resync", "while it joins"} {
+			for _, lives := range []bool{false, true} {
+				t.Run(fmt.Sprintf("%s/%s/%t", name, when, lives), func(t *testing.T) {
+					synctest.Test(t, func(t *testing.T) { leaveWhileAWatcherIsBlocked(t, w, when, lives) })
+				})
+			}
+		}
+	}
+}
+
+func leaveWhileAWatcherIsBlocked(t *testing.T, w informer.WatcherOptions, when string, lives bool) {
+	src := informertest.NewSource(letters("abx")...)
+	d := newDivided(src, "abxyz")
+	var opts options
+	store := &gatedStore{Store: cache.NewStore(cache.MetaNamespaceKeyFunc)}
+	if when == "while it joins" {
+		opts.Store = store
+	}
+	inf, err := informer.NewFrom(d, opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	start(t, inf)
+	time.Sleep(time.Second)
+	synctest.Wait()
+	var (
+		mu      sync.Mutex
+		events  []string
+		blocked = make(chan struct{})
+		last    = make(chan struct{})
+	)
+	pass := blocked
+	if when == "in a resync" {
+		w.ResyncPeriod = time.Second
+	}
+	if when != "in its first state" {
+		pass = make(chan struct{})
+		close(pass)
+	}
+	if when == "while it joins" {
+		store.gate = blocked
+	}
+	reg := addWatcher(t, inf, informer.WatcherFunc[configMap](func(_ context.Context, e event) error {
+		mu.Lock()
+		wait := pass
+		if e.Object().Name == "y" {
+			wait = last
+		}
+		events = append(events, fmt.Sprint(e.Type, " ", e.Object().Name, " ", e.Object().Data["value"]))
+		mu.Unlock()
+		<-wait
+		if e.Object().Name == "a" && wait == blocked && w.Retry != nil {
+			return errors.New("once more")
+		}
+		return nil
+	}), w)
+	time.Sleep(500 * time.Millisecond)
+	if when != "in its first state" {
+		mu.Lock()
+		pass, events = blocked, nil
+		mu.Unlock()
+	}
+	if when == "after it" || when == "while it joins" {
+		src.Apply(object("a", "2"))
+		src.Apply(object("b", "2"))
+		src.Apply(object("x", "2"))
+	}
+	time.Sleep(time.Second)
+	mu.Lock()
+	events = nil // a call that is under way is not taken back
+	mu.Unlock()
+	d.turn("abyz")
+	time.Sleep(time.Second)
+	remove(t, src, "x")
+	if lives {
+		src.Apply(object("x", "3"))
+	}
+	src.Apply(object("y", "1"))
+	d.turn("abxyz")
+	time.Sleep(time.Second)
+	mu.Lock()
+	pass = make(chan struct{})
+	close(pass)
+	mu.Unlock()
+	close(blocked)
+	time.Sleep(200 * time.Millisecond)
+	synctest.Wait()
+	if got := inf.Health().Watchers[0].Calls; !slices.Equal(got, []string{"default/y"}) {
+		t.Errorf("the calls under way are %q", got)
+	}
+	close(last)
+	synctest.Wait()
+	mu.Lock()
+	defer mu.Unlock()
+	var ofX []string
+	for _, e := range events {
+		if strings.Contains(e, " x ") && !strings.HasPrefix(e, "updated x 3") { // which a resync may repeat
+			ofX = append(ofX, e)
+		}
+	}
+	if got, want := strings.Join(ofX, ", "), map[bool]string{true: "added x 3"}[lives]; got != want {
+		t.Errorf("told is %q of x, want %q; all: %q", got, want, events)
+	}
+	if !slices.ContainsFunc(events, func(e string) bool { return strings.HasPrefix(e, "added y") }) {
+		t.Errorf("y is not told: %q", events)
+	}
+	if !reg.Stats().Synced {
+		t.Error("the watcher has not synced")
+	}
+	if s := reg.Stats(); w.Retry == nil && s.Pending != 0 {
+		t.Errorf("%d events wait: %+v", s.Pending, s)
+	}
+}
+
+// If the store refuses to delete an object that leaves, its events stay: there will be no add when it comes back.
+func TestTheEventsOfAnObjectThatTheStoreKeepsAreTold(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d, store := newDivided(informertest.NewSource(letters("ax")...), "ax"), informertest.NewStore(nil)
+		inf, err := informer.NewFrom(d, options{Store: store, ErrorHandler: testkit.Ignore})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var events []string
+		blocked := make(chan struct{})
+		addWatcher(t, inf, informer.WatcherFunc[configMap](func(_ context.Context, e event) error {
+			<-blocked
+			events = append(events, fmt.Sprint(e.Type, " ", e.Object().Name))
+			return nil
+		}), informer.WatcherOptions{})
+		start(t, inf)
+		time.Sleep(time.Second)
+		store.Fail(func(op, key string) error {
+			if op == "delete" {
+				return fmt.Errorf("not %s: %w", key, informer.ErrPermanent)
+			}
+			return nil
+		})
+		d.turn("")
+		time.Sleep(time.Second)
+		d.turn("ax")
+		time.Sleep(time.Second)
+		close(blocked)
+		synctest.Wait()
+		if slices.Sort(events); !slices.Equal(events, []string{"added a", "added x"}) {
+			t.Errorf("told are %q", events)
+		}
+	})
 }

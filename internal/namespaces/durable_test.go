@@ -238,3 +238,21 @@ func TestARelistOfOneNamespaceReadsNoOther(t *testing.T) {
 		}
 	})
 }
+
+// A namespace leaves and returns while the store is read. That is no reason to forget that the store has another one, too.
+func TestAReturnHidesNoForeignNamespace(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, store := newServer(object("a", "x", "1"), object("b", "x", "1")), informertest.NewDurable()
+		s.run(t, store, "a", "b")
+		store = store.Reopen()
+		release := store.Hang()
+		inf, r := s.informer(t, options{Durable: store}, "a")
+		testkit.Start(t, inf)
+		synctest.Wait()
+		set(t, inf)
+		set(t, inf, "a")
+		release()
+		time.Sleep(time.Minute)
+		s.check(t, inf, r, "a")
+	})
+}
