@@ -133,9 +133,9 @@ func (p *informerProcessor[T]) distribute(records []record[T], version string) {
 
 // leave notes that objects have left the store. The events of them that wait are not told any more.
 func (p *informerProcessor[T]) leave(keys map[string]struct{}) {
-	records := make([]record[T], 0, len(keys))
+	now, records := p.Now(), make([]record[T], 0, len(keys))
 	for key := range keys {
-		records = append(records, record[T]{kind: recordLeft, key: key, since: p.Now()})
+		records = append(records, record[T]{kind: recordLeft, key: key, since: now})
 	}
 	p.begun.Add(int64(len(records)))
 	p.mu.Lock()

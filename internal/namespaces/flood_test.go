@@ -9,6 +9,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/customcacheinformer/informer"
+	"github.com/customcacheinformer/informer/informertest"
 	"github.com/customcacheinformer/informer/internal/testkit"
 )
 
@@ -65,6 +66,23 @@ func TestANamespaceThatFloodsHoldsUpNoOther(t *testing.T) {
 		}
 		time.Sleep(time.Minute)
 		s.check(t, inf, r, "flood", "quiet")
+	})
+}
+
+// A Durable takes 1,000 changes at once.
+func TestANamespaceThatFloodsADurableFillsABatch(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, store := newServer(), informertest.NewDurable()
+		inf, _ := s.informer(t, options{Durable: store}, "flood", "quiet")
+		testkit.Start(t, inf)
+		time.Sleep(time.Second)
+		release := store.Hang()
+		flood(s, "flood")
+		time.Sleep(time.Second)
+		if queued := inf.Health().Queued; queued != 1000 {
+			t.Errorf("%d changes of one namespace wait, want 1,000", queued)
+		}
+		release()
 	})
 }
 

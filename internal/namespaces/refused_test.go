@@ -13,6 +13,27 @@ import (
 
 var errRefuses = fmt.Errorf("the store refuses it: %w", informer.ErrPermanent)
 
+// holdFirstRefuseSecond has a store hold its next Apply until hold is closed, and refuse the one after it. It counts the
+// calls, and calls later for those that follow.
+func holdFirstRefuseSecond(store *testkit.Durable, later func(n int)) (hold chan struct{}, applies *int) {
+	hold, applies = make(chan struct{}), new(int)
+	store.Fail(func(op, _ string) error {
+		if op != "apply" {
+			return nil
+		}
+		switch *applies++; *applies {
+		case 1:
+			<-hold
+		case 2:
+			return errRefuses
+		default:
+			later(*applies)
+		}
+		return nil
+	})
+	return hold, applies
+}
+
 // A batch that the store refuses is applied again in halves. The bookmark of the first half must
 // not have the versions of the second: the process may end between the two.
 func TestTheBookmarkOfAHalfBatchClaimsNoOtherNamespace(t *testing.T) {
@@ -22,20 +43,10 @@ func TestTheBookmarkOfAHalfBatchClaimsNoOtherNamespace(t *testing.T) {
 		stop := testkit.Start(t, inf)
 		time.Sleep(time.Minute)
 
-		hold, applies := make(chan struct{}), 0
-		store.Fail(func(op, _ string) error {
-			if op != "apply" {
-				return nil
-			}
-			switch applies++; applies {
-			case 1:
-				<-hold
-			case 2:
-				return errRefuses
-			case 4: // the second half
+		hold, applies := holdFirstRefuseSecond(store, func(n int) {
+			if n == 4 { // the second half
 				store.Crash()
 			}
-			return nil
 		})
 		s.Apply(object("a", "slow", "1"))
 		synctest.Wait()
@@ -54,8 +65,8 @@ func TestTheBookmarkOfAHalfBatchClaimsNoOtherNamespace(t *testing.T) {
 		close(hold)
 		time.Sleep(time.Minute)
 		stop()
-		if applies < 4 {
-			t.Fatalf("%d calls of Apply: the batch was not split", applies)
+		if *applies < 4 {
+			t.Fatalf("%d calls of Apply: the batch was not split", *applies)
 		}
 
 		s.run(t, store.Reopen(), "a", "b") // checks the store and the watcher
@@ -147,19 +158,7 @@ func TestANamespaceLeavesInABatchThatTheStoreRefuses(t *testing.T) {
 		inf, r := s.informer(t, options{Durable: store, ErrorHandler: testkit.Ignore}, "a", "b")
 		testkit.Start(t, inf)
 		time.Sleep(time.Minute)
-		hold, applies := make(chan struct{}), 0
-		store.Fail(func(op, _ string) error {
-			if op != "apply" {
-				return nil
-			}
-			switch applies++; applies {
-			case 1:
-				<-hold
-			case 2:
-				return errRefuses
-			}
-			return nil
-		})
+		hold, applies := holdFirstRefuseSecond(store, func(int) {})
 		for n := range 2 {
 			s.Apply(object("b", "x", fmt.Sprint("held ", n)))
 			s.Apply(object("b", "y", fmt.Sprint("held ", n)))
@@ -170,8 +169,8 @@ func TestANamespaceLeavesInABatchThatTheStoreRefuses(t *testing.T) {
 		close(hold)
 		time.Sleep(time.Minute)
 		synctest.Wait()
-		if applies < 4 {
-			t.Errorf("%d calls of Apply: the batch was not split", applies)
+		if *applies < 4 {
+			t.Errorf("%d calls of Apply: the batch was not split", *applies)
 		}
 		s.check(t, inf, r, "b")
 	})
