@@ -289,8 +289,9 @@
 //	V(2)   The informer starts
 //	       the watchers' goroutines are live; "durable" if the store is a Durable
 //	V(2)   The informer has synced
-//	V(2)   The informer reads other namespaces
 //	       once; "resumed" if the store is a Durable and no list was needed; "memory" is that of Health
+//	V(2)   The informer reads other namespaces
+//	       after SetNamespaces, with the names that were added and removed
 //	V(2)   The source has stopped
 //	       as the first step of a stop, before the watchers
 //
@@ -319,4 +320,4 @@ package informer
 //   - watcher.go, reader.go, store.go, health.go and observer.go are the other public names, with sync.go,
 //     which waits for the first state.
 //   - group.go and group_shared.go run several informers, clientgo.go shows one as
-//     client-go's, and sinks.go has one that fills a Sink.
+//     client-go's, and store.go has one that fills a Sink.

@@ -323,15 +323,15 @@ func (l *informerProcessorListener[T]) handle(ctx context.Context, s segment[T])
 	count := func() { l.counts.delivered.Add(delivered); delivered = 0 }
 	defer count()
 	for i := range s.Records {
+		r := &s.Records[i]
 		if l.life.interrupts() {
 			if l.life.removed() {
 				return l.handled.Load()
 			}
-			if l.skips(s, i) {
+			if l.skips(&s, i) {
 				continue
 			}
 		}
-		r := &s.Records[i]
 		switch {
 		case r.kind == recordMarker:
 			l.sync(ctx)

@@ -191,9 +191,9 @@ func (l *informerProcessorListener[T]) voids(s segment[T], record int) bool {
 // all events stays small.
 //
 //go:noinline
-func (l *informerProcessorListener[T]) skips(s segment[T], record int) bool {
+func (l *informerProcessorListener[T]) skips(s *segment[T], record int) bool {
 	l.ahead.look()
-	if !l.voids(s, record) {
+	if !l.voids(*s, record) {
 		return false
 	}
 	if s.Records[record].isEvent() {
