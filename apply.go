@@ -55,7 +55,7 @@ type applier[T Object] struct {
 	followed    atomic.Bool // a watcher is a version.Follower
 }
 
-func newApplier[T Object](in *gate[T], p *informerProcessor[T], store cache.Store, own *memory.Store, x *index.Index[T], bareObject func(key string, uid types.UID) T, opts Options[T]) *applier[T] {
+func newApplier[T Object](in *gate[T], p *informerProcessor[T], store cache.Store, own *memory.Store, source func(key string) string, x *index.Index[T], bareObject func(key string, uid types.UID) T, opts Options[T]) *applier[T] {
 	a := &applier[T]{
 		gate:      in,
 		processor: p,
@@ -71,7 +71,7 @@ func newApplier[T Object](in *gate[T], p *informerProcessor[T], store cache.Stor
 		a.storage, a.pace = newDurableStore(a.access, opts.Durable, in.several, in.known, p.tombstones), durablePace
 	case own != nil:
 		a.storage, a.pace = &ownStore[T]{
-			access: a.access, store: own, source: sourceOf(in.several), next: map[string]int{},
+			access: a.access, store: own, source: source, next: map[string]int{},
 			moment: func() moment { return moment{p.begun.Load(), a.exactVersions(opts.Queue)} }, bookmark: store.Bookmark,
 		}, ownPace
 	default:
@@ -101,7 +101,7 @@ func (a *applier[T]) open(ctx context.Context) bool {
 	}
 	for _, s := range a.gate.scopes() {
 		if !s.lists {
-			s.resume = known[s.namespace]
+			s.resume = known[s.name()]
 		}
 		s.watchOnly = s.resume != ""
 		s.changed.Raise(s.resume)
@@ -125,8 +125,8 @@ func (a *applier[T]) run(ctx context.Context) {
 		}
 		if a.pace.immediate && a.gate.full.Load() > 0 && !a.someLeft {
 			a.release() // the next item comes at once, and these are published with it
-		} else {
-			a.tell(ctx)
+		} else if a.tell(ctx) {
+			a.syncNow(ctx) // if nothing is awaited any more, see ClusterOptions.SyncWait
 		}
 		a.someLeft = false
 		a.storage.forget(ctx)
@@ -269,7 +269,7 @@ func (a *applier[T]) deleteUnless(ctx context.Context, of *scope, listed *conten
 
 // leave deletes the objects of a source that is gone, behind its last item.
 func (a *applier[T]) leave(ctx context.Context, of *scope) bool {
-	if !a.tell(ctx) || !a.deleteUnless(ctx, of, &contents{left: true}, func(key string) bool { return !of.covers(key) }) || !a.tell(ctx) {
+	if !a.tell(ctx) || !a.deleteUnless(ctx, of, unread(of), func(key string) bool { return !of.covers(key) }) || !a.tell(ctx) {
 		return false
 	}
 	a.gate.left(of)
@@ -281,7 +281,7 @@ func (a *applier[T]) leave(ctx context.Context, of *scope) bool {
 	return ctx.Err() == nil
 }
 
-// allListed reports whether every source has listed and the informer has not synced yet.
+// allListed reports whether all sources that are awaited have listed and the informer has not synced yet.
 func (a *applier[T]) allListed() bool { return !channel.Closed(a.synced) && a.gate.listed() }
 
 // syncNow publishes that the informer has synced, if no source is left whose list is awaited.
@@ -299,6 +299,7 @@ func (a *applier[T]) finish(ctx context.Context, it *item[T]) {
 	if endsList && !it.scope.listed.Load() {
 		a.tell(ctx) // a watcher that joins once Synced is closed finds the whole list told
 		it.scope.listed.Store(true)
+		close(it.scope.synced)
 		if a.allListed() {
 			a.mark()
 		}

@@ -80,10 +80,10 @@ func (h *hand[T]) calling(done int64) []string {
 		case done > 0:
 			done--
 		case i < countStep:
-			return []string{r.event.Key().String()}
+			return []string{r.event.where()}
 		default:
 			others := min(countEvents(h.segment.Records[i:]), countStep) - 1
-			return []string{fmt.Sprintf("%v or one of the %d after it", r.event.Key(), others)}
+			return []string{fmt.Sprintf("%s or one of the %d after it", r.event.where(), others)}
 		}
 	}
 	return nil

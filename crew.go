@@ -376,7 +376,7 @@ func (c *crew[T]) calling() []string {
 	defer c.mu.Unlock()
 	keys := make([]string, 0, len(c.busy))
 	for _, e := range c.busy {
-		keys = append(keys, e.events[0].Key().String())
+		keys = append(keys, e.events[0].where())
 	}
 	return keys
 }

@@ -5,6 +5,7 @@ import (
 	"reflect"
 	"slices"
 	"strconv"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -100,6 +101,14 @@ type contents struct {
 	left    bool                  // there is no list: the source is gone
 }
 
+// unread returns the contents of a source that is gone: none.
+func unread(s *scope) *contents {
+	if s.silent {
+		return &contents{has: func(string) bool { return false }}
+	}
+	return &contents{left: true}
+}
+
 func (c *contents) lacks(key string) itemKind {
 	if c.left {
 		return itemUnread
@@ -185,7 +194,7 @@ func (d *decider[T]) decide(c *change[T], records []record[T]) []record[T] {
 	}
 	for i := from; i < len(records); i++ {
 		r := &records[i]
-		r.key = c.key
+		r.key, r.event.From = c.key, c.scope.cluster
 		switch {
 		case c.kind == itemUnread:
 			r.event.Origin = OriginLeft
@@ -216,7 +225,7 @@ func (d *decider[T]) delete(c *change[T], records []record[T]) []record[T] {
 	case seen: // the store has lost an object that watchers know
 		old = c.obj
 	default:
-		old, unknown = d.bareObject(c.key, c.stored.uid), true
+		old, unknown = d.bareObject(strings.TrimPrefix(c.key, c.scope.cluster.prefix()), c.stored.uid), true
 	}
 	if seen && !unknown && d.finals.Load() {
 		records = append(records, record[T]{kind: recordFinal, event: Event[T]{New: c.obj}})
@@ -339,6 +348,15 @@ func identify(obj AnyObject, key string, uid types.UID) {
 func newer(version, stored string) bool {
 	order, err := resourceversion.CompareResourceVersion(version, stored)
 	return err != nil || order > 0
+}
+
+// reached reports whether version now is at or past version want.
+func reached(now, want string) (bool, error) {
+	if now == "" {
+		return false, nil
+	}
+	order, err := resourceversion.CompareResourceVersion(now, want)
+	return order >= 0, err
 }
 
 // void replaces all records except markers by void ones. The records cannot be removed, because

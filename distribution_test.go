@@ -56,7 +56,7 @@ type distribution struct {
 
 func newDistribution() *distribution {
 	opts := Options[pod]{}.withDefaults()
-	d := &distribution{informerProcessor: newProcessor(index.NewScan(cache.NewStore(cache.MetaNamespaceKeyFunc)), nil, stopwatch.New(), opts)}
+	d := &distribution{informerProcessor: newProcessor(index.NewScan(cache.NewStore(cache.MetaNamespaceKeyFunc)), nil, stopwatch.New(), false, opts)}
 	close(d.filled)
 	d.ctx, d.stop = context.WithCancel(context.Background())
 	return d

@@ -2,7 +2,7 @@
 // and delivers every change to any number of watchers, each at its own pace.
 //
 // [New] makes a [CustomCacheInformer] from a typed client, [NewFrom] from any other source, and
-// [NewInNamespaces] from the clients of several namespaces. AddWatcher registers a
+// [NewInNamespaces] from the clients of several namespaces. [NewOverClusters] makes one over many clusters. AddWatcher registers a
 // [ResourceWatcher]. Run does the work until its ctx ends. Get, List, ByIndex and All read the known
 // state, see [Reader]. A [Snapshot] is for several reads of one state.
 //
@@ -292,6 +292,8 @@
 //	       once; "resumed" if the store is a Durable and no list was needed; "memory" is that of Health
 //	V(2)   The informer reads other namespaces
 //	       after SetNamespaces, with the names that were added and removed
+//	V(2)   The informer reads other clusters
+//	       after Engage, Replace or Disengage of [Clusters], likewise
 //	V(2)   The source has stopped
 //	       as the first step of a stop, before the watchers
 //
@@ -319,5 +321,5 @@ package informer
 //     their counts, their results, and what client-go's handlers and followers of versions get.
 //   - watcher.go, reader.go, store.go, health.go and observer.go are the other public names, with sync.go,
 //     which waits for the first state.
-//   - group.go and group_shared.go run several informers, clientgo.go shows one as
-//     client-go's, and store.go has one that fills a Sink.
+//   - group.go and group_shared.go run several informers, and clusters.go engages clusters. clientgo.go shows an informer as
+//     client-go's, and has one that fills a Sink in place of a reflector of client-go's.

@@ -289,8 +289,8 @@ func (d *durableStore[T]) readBookmark() (foreign bool) {
 	}
 	others := maps.Clone(versions)
 	for _, s := range d.scopes() {
-		version := versions[s.namespace]
-		delete(others, s.namespace)
+		version := versions[s.name()]
+		delete(others, s.name())
 		if s.lists {
 			version = ""
 		}
@@ -324,9 +324,9 @@ func (d *durableStore[T]) nextBookmark() string {
 }
 
 func (d *durableStore[T]) drop(of *scope) {
-	delete(d.kept, of.namespace)
+	delete(d.kept, of.name())
 	if d.places.of(of).spoiled {
-		d.kept[of.namespace] = true
+		d.kept[of.name()] = true
 	}
 	d.access.drop(of)
 	delete(d.before, of)
@@ -336,7 +336,7 @@ func (d *durableStore[T]) drop(of *scope) {
 func (d *durableStore[T]) versions() map[string]string {
 	versions := map[string]string{}
 	for _, s := range d.scopes() {
-		versions[s.namespace] = d.places.of(s).bookmark()
+		versions[s.name()] = d.places.of(s).bookmark()
 	}
 	return versions
 }

@@ -15,6 +15,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/customcacheinformer/informer/internal/membership"
+	"github.com/customcacheinformer/informer/internal/object"
 )
 
 var (
@@ -29,6 +30,9 @@ var (
 	// ErrPermanent indicates that another attempt cannot help. A watcher's error that wraps
 	// it is not retried. A store's error that wraps it refuses the change: see Options.Store.
 	ErrPermanent = errors.New("permanent failure")
+
+	// ErrNotEngaged indicates that an informer does not read the cluster, see [Clusters]. It wraps [ErrPermanent].
+	ErrNotEngaged = fmt.Errorf("the cluster is not engaged: %w", ErrPermanent)
 
 	// ErrLeaseLost indicates that another replica may be the leader from now on, see
 	// enqueue.Options.Lost. If the ctx of a Run ends with a cause that wraps it (see
@@ -91,14 +95,18 @@ type WatchError struct {
 	Op        string // "list" or "watch"
 	Resource  string // Options.Name
 	Namespace string // "" unless the informer was made by NewInNamespaces
+	Cluster   string // "" unless the informer was made by NewOverClusters
 	Err       error
 }
 
-// Error names the operation, the resource, the namespace and the cause.
+// Error names the operation, the resource, the namespace or the cluster, and the cause.
 func (e *WatchError) Error() string {
 	where := ""
-	if e.Namespace != "" {
+	switch {
+	case e.Namespace != "":
 		where = " in namespace " + e.Namespace
+	case e.Cluster != "":
+		where = " in cluster " + e.Cluster
 	}
 	return fmt.Sprintf("%s %s%s: %v", e.Op, e.Resource, where, e.Err)
 }
@@ -116,8 +124,8 @@ type StoreError struct {
 	// "scan", "apply", "forget", "resume" or "tombstones". In Health it may also be "list" or
 	// "bookmark".
 	Op string
-	// Key is the key in the store: "namespace/name" or "name". For "apply" it is the key of
-	// the first change. It is empty if the operation has no key.
+	// Key is the key in the store: "namespace/name" or "name", with "cluster|" before it if the informer was made by
+	// NewOverClusters. For "apply" it is the key of the first change. It is empty if the operation has no key.
 	Key      string
 	Failures int  // failures in a row, this one included
 	GaveUp   bool // the operation will not be tried again
@@ -147,6 +155,7 @@ func (e *StoreError) Unwrap() error { return e.Err }
 // first time. If the event is retried and given up in the end, it is reported once more.
 type EventError struct {
 	Watcher  string // WatcherOptions.Name
+	Cluster  string // "" unless the informer was made by NewOverClusters
 	Key      types.NamespacedName
 	Type     EventType // 0 if OnSynced panicked
 	Failures int       // failures of this event, this one included
@@ -159,7 +168,11 @@ func (e *EventError) Error() string {
 	if e.Type == 0 {
 		return fmt.Sprintf("watcher %s: OnSynced: %v", e.Watcher, e.Err)
 	}
-	msg := fmt.Sprintf("watcher %s: %s %s: %v", e.Watcher, e.Type, e.Key, e.Err)
+	key := e.Key.String()
+	if e.Cluster != "" {
+		key = e.Cluster + object.ClusterMark + key
+	}
+	msg := fmt.Sprintf("watcher %s: %s %s: %v", e.Watcher, e.Type, key, e.Err)
 	return msg + givenUp(e.GaveUp, e.Failures)
 }
 

@@ -53,7 +53,8 @@ type gate[T Object] struct {
 	observer *Observer
 	durable  bool                     // the store is a Durable and takes items in batches
 	gathers  bool                     // the store takes up to maxPart objects of a first list at once
-	several  bool                     // each source reads a namespace; otherwise there is one, which reads all
+	several  bool                     // each source reads a region; otherwise there is one, which reads all
+	clusters bool                     // the regions are clusters
 	share    int                      // how many changes of one of several sources may wait: a batch
 	own      *scope                   // of items that come from no source
 	set      atomic.Pointer[[]*scope] // the sources that the informer reads; changed by become
@@ -66,6 +67,7 @@ type gate[T Object] struct {
 	queued  atomic.Int64 // entries in the queue, except those that are just entering
 	entries []*item[T]   // taken from the queue, to be unpacked; belongs to pop
 	full    atomic.Int32 // how many sources wait for room, except those that wait until all is applied
+	waited  atomic.Bool  // the first list of one source is enough
 
 	mu         sync.Mutex    // protects the rest, and what a scope says
 	oldest     *item[T]      // this item and all before it are applied, the next one is not
@@ -84,10 +86,10 @@ type gate[T Object] struct {
 	progress stopwatch.Moment // when a version was last reached or confirmed
 }
 
-func newGate[T Object](queue cache.Queue, clock stopwatch.Stopwatch, several, gathers bool, objects *reports, opts Options[T]) *gate[T] {
+func newGate[T Object](queue cache.Queue, clock stopwatch.Stopwatch, what reading, gathers bool, objects *reports, opts Options[T]) *gate[T] {
 	start := &item[T]{done: true}
 	in := &gate[T]{
-		queue: queue, clock: clock, reports: objects, observer: opts.Observer, durable: opts.durable(), several: several, gathers: gathers, share: maxChunk,
+		queue: queue, clock: clock, reports: objects, observer: opts.Observer, durable: opts.durable(), several: what.several(), clusters: what.clusters, gathers: gathers, share: maxChunk,
 		oldest: start, newest: start, own: &scope{},
 	}
 	if in.durable {
@@ -108,7 +110,9 @@ func (in *gate[T]) become(set, gone []*scope, running bool) {
 	in.set.Store(&set)
 	for _, s := range gone {
 		s.gone.Store(true)
-		if running {
+		if !running {
+			close(s.left) // it has no objects
+		} else {
 			in.leaving = append(in.leaving, s)
 			in.leaves++
 			in.link(&item[T]{kind: itemLeave, key: ownPrefix + "leave/" + strconv.Itoa(in.leaves), scope: s})
@@ -206,30 +210,49 @@ func (in *gate[T]) scopeOf(namespace string) *scope {
 	return nil
 }
 
-// listed reports whether the first list of every scope is applied.
-func (in *gate[T]) listed() bool { return !slices.ContainsFunc(in.scopes(), (*scope).isLate) }
+// listed reports whether the first list of every scope is applied, or of one of them if the informer has waited for long enough.
+func (in *gate[T]) listed() bool {
+	set := in.scopes()
+	if in.waited.Load() && slices.ContainsFunc(set, func(s *scope) bool { return !s.isLate() }) {
+		return true
+	}
+	return !slices.ContainsFunc(set, (*scope).isLate)
+}
 
 // watchOnly reports whether no source has listed.
 func (in *gate[T]) watchOnly() bool {
 	return !slices.ContainsFunc(in.scopes(), func(s *scope) bool { return !s.watchOnly })
 }
 
-// behind names the namespaces that have not reached a version.
+// behind names the regions that have not reached a version.
 func (in *gate[T]) behind(version string) string {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	return in.names(func(s *scope) bool { ok, err := reached(s.rv, version); return !ok && err == nil })
 }
 
-// late names the namespaces whose first list is not applied.
+// late names the regions whose first list is not applied.
 func (in *gate[T]) late() string { return in.names((*scope).isLate) }
 
-// names returns " of " and the namespaces that are so, and "" if none is.
+// endWait has the first list of one source count for all, if the informer has waited for long enough.
+func (in *gate[T]) endWait(wait time.Duration, synced <-chan struct{}) {
+	timer := time.NewTimer(wait)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		in.waited.Store(true)
+		in.wakeApplier()
+	case <-synced:
+	case <-in.ctx.Done():
+	}
+}
+
+// names returns " of " and the regions that are so, and "" if none is.
 func (in *gate[T]) names(are func(*scope) bool) string {
 	var names []string
 	for _, s := range in.scopes() {
-		if s.namespace != "" && are(s) {
-			names = append(names, s.namespace)
+		if s.name() != "" && are(s) {
+			names = append(names, s.name())
 		}
 	}
 	if len(names) == 0 {
@@ -440,10 +463,13 @@ func (in *gate[T]) resourceVersion(only *scope) (string, <-chan struct{}) {
 	return in.lowest(), in.moved
 }
 
-// lowest returns the lowest version of all scopes. It returns "" if a scope has no version yet, and
+// lowest returns the lowest version of all scopes. It returns "" if a scope has no version yet, or if they are clusters, and
 // otherwise one that cannot be compared if there is one. The caller holds mu.
 func (in *gate[T]) lowest() string {
 	version := ""
+	if in.clusters {
+		return ""
+	}
 	for n, s := range in.scopes() {
 		if n == 0 {
 			version = s.rv
@@ -469,13 +495,4 @@ func (in *gate[T]) queuedUp() int {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	return in.waiting
-}
-
-// reached reports whether version now is at or past version want.
-func reached(now, want string) (bool, error) {
-	if now == "" {
-		return false, nil
-	}
-	order, err := resourceversion.CompareResourceVersion(now, want)
-	return order >= 0, err
 }

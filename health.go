@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
@@ -71,7 +72,10 @@ type Health struct {
 	// and ResourceVersion are the oldest of all, and SourceError is of the namespace that has
 	// failed most often in a row. If the set is empty, it is empty, and Watching is true. For other informers
 	// it is nil.
-	Namespaces []NamespaceHealth `json:"namespaces,omitzero"`
+	Namespaces []SourceHealth `json:"namespaces,omitzero"`
+	// Clusters has the clusters of an informer that NewOverClusters has made, in the order in which they were engaged. The
+	// other fields show the worst of them, as for namespaces. For other informers it is nil.
+	Clusters []SourceHealth `json:"clusters,omitzero"`
 	// SourceError is the error with which lists or watches fail now. If none fails, it may be a warning:
 	// a request without an answer for 30 s, a first state that has not ended after 10 s, or a list
 	// without a resourceVersion. Otherwise it is nil.
@@ -116,11 +120,12 @@ type Health struct {
 	Watchers []WatcherHealth `json:"watchers"`
 }
 
-// NamespaceHealth says how an informer of [NewInNamespaces] is doing with one namespace. Its
-// fields mean the same as those of Health.
-type NamespaceHealth struct {
-	Namespace       string        `json:"namespace"`
-	Synced          bool          `json:"synced"` // the namespace's first list is in the store
+// SourceHealth says how an informer of [NewInNamespaces] is doing with one namespace, or one of [NewOverClusters] with one
+// cluster. Its fields mean the same as those of Health.
+type SourceHealth struct {
+	Namespace       string        `json:"namespace,omitempty"`
+	Cluster         string        `json:"cluster,omitempty"`
+	Synced          bool          `json:"synced"` // the first list is in the store
 	Watching        bool          `json:"watching"`
 	LastList        time.Time     `json:"lastList,omitzero"`
 	LastContact     time.Time     `json:"lastContact,omitzero"`
@@ -222,8 +227,8 @@ func (w *weighing) share(before, obj any, exists, synced bool, now time.Duration
 }
 
 // MarshalJSON encodes the figures with names in camel case, and the error as text.
-func (n NamespaceHealth) MarshalJSON() ([]byte, error) {
-	type fields NamespaceHealth // has the tags, but not this method
+func (n SourceHealth) MarshalJSON() ([]byte, error) {
+	type fields SourceHealth // has the tags, but not this method
 	encoded := struct {
 		fields
 		SourceError          string  `json:"sourceError,omitempty"`
@@ -235,11 +240,14 @@ func (n NamespaceHealth) MarshalJSON() ([]byte, error) {
 	return json.Marshal(encoded)
 }
 
-// addSource adds a source of the informer. If there are several, the fields of h that Namespaces
+// addSource adds a source of the informer. If there are several, the fields of h that a SourceHealth
 // has too show the worst of them.
-func (h *Health) addSource(n NamespaceHealth, first bool) {
-	if n.Namespace != "" {
+func (h *Health) addSource(n SourceHealth, first bool) {
+	switch {
+	case n.Namespace != "":
 		h.Namespaces = append(h.Namespaces, n)
+	case n.Cluster != "":
+		h.Clusters = append(h.Clusters, n)
 	}
 	h.Watching = n.Watching && (h.Watching || first)
 	if first || n.LastList.Before(h.LastList) {
@@ -349,12 +357,15 @@ func (h Health) Ready() error {
 	return fmt.Errorf("informer %s: %w", h.Name, err)
 }
 
-// turn names the namespaces that wait for their turn to list. It is "" if nothing waits.
+// name returns the name of the namespace or the cluster.
+func (n SourceHealth) name() string { return cmp.Or(n.Namespace, n.Cluster) }
+
+// turn names the namespaces and clusters that wait for their turn to list. It is "" if nothing waits.
 func (h Health) turn() string {
 	var names []string
-	for _, n := range h.Namespaces {
+	for _, n := range slices.Concat(h.Namespaces, h.Clusters) {
 		if n.WaitsForTurn {
-			names = append(names, " of "+n.Namespace)
+			names = append(names, " of "+n.name())
 		}
 	}
 	if !h.WaitsForTurn {

@@ -38,6 +38,7 @@ type CustomCacheInformer[T Object] struct {
 	gate      *gate[T]
 	newScope  func(r resource) *scope
 	in        func(namespace string) resource // nil unless NewInNamespaces has made the informer
+	syncWait  time.Duration                   // see ClusterOptions; 0 unless the informer is over clusters
 	roster    roster
 	applier   *applier[T]
 	processor *informerProcessor[T]
@@ -76,7 +77,7 @@ func New[T Object, L runtime.Object](client Client[T, L], opts Options[T]) (*Cus
 // T must be a pointer to an API type, or AnyObject. If lw delivers objects of another type, or
 // an empty list of them, its first list fails, and the failure is reported.
 func NewFrom[T Object](lw cache.ListerWatcher, opts Options[T]) (*CustomCacheInformer[T], error) {
-	return newFrom([]resource{{lw: lw}}, nil, opts)
+	return newFrom[T](reading{resources: []resource{{lw: lw}}}, opts)
 }
 
 // NewInNamespaces returns one informer over one resource in several namespaces, for programs
@@ -109,17 +110,16 @@ func NewInNamespaces[T Object, L runtime.Object, C UntypedClient[L]](client func
 	if err := checkNamespaces(namespaces); err != nil {
 		return nil, fmt.Errorf("informer: %w", err)
 	}
-	in := func(namespace string) resource {
-		return resource{namespace: namespace, lw: ListWatch(client(namespace))}
-	}
-	var resources []resource
+	what := reading{in: func(namespace string) resource {
+		return resource{region: region{namespace: namespace}, lw: ListWatch(client(namespace))}
+	}}
 	for _, namespace := range namespaces {
-		resources = append(resources, in(namespace))
+		what.resources = append(what.resources, what.in(namespace))
 	}
-	return newFrom(resources, in, opts)
+	return newFrom(what, opts)
 }
 
-func newFrom[T Object](resources []resource, in func(string) resource, opts Options[T]) (*CustomCacheInformer[T], error) {
+func newFrom[T Object](what reading, opts Options[T]) (*CustomCacheInformer[T], error) {
 	if t := reflect.TypeFor[T](); t != reflect.TypeFor[AnyObject]() && (t.Kind() != reflect.Pointer || t.Elem().Kind() != reflect.Struct) {
 		return nil, fmt.Errorf("informer: the type of the objects (T) is %v, neither a pointer to a struct nor AnyObject", t)
 	}
@@ -128,29 +128,27 @@ func newFrom[T Object](resources []resource, in func(string) resource, opts Opti
 		return nil, fmt.Errorf("informer: %w", err)
 	}
 	indexers[cache.NamespaceIndex] = index.ByNamespace()
-	return newInformer(resources, in, object.As[T], bareObject[T], indexers, opts)
+	return newInformer(what, object.As[T], bareObject[T], indexers, opts)
 }
 
-// newInformer returns an informer over the objects that accept does not refuse. If in is not nil, it makes the resource of
-// each namespace. When the
+// newInformer returns an informer over the objects that accept does not refuse. When the
 // informer knows only the key and the UID of a deleted object, bareObject makes an object of
 // these. The indexers replace Options.Indexers and Options.Fields.
-func newInformer[T Object](resources []resource, in func(string) resource, accept func(any) (T, error), bareObject func(string, types.UID) T, indexers cache.Indexers, opts Options[T]) (*CustomCacheInformer[T], error) {
+func newInformer[T Object](what reading, accept func(any) (T, error), bareObject func(string, types.UID) T, indexers cache.Indexers, opts Options[T]) (*CustomCacheInformer[T], error) {
 	omit, err := opts.omission(bareObject("", ""))
 	if err != nil {
 		return nil, fmt.Errorf("informer: %w", err)
 	}
-	for _, r := range resources {
+	for _, r := range what.resources {
 		if err := r.check(opts.durable()); err != nil {
 			return nil, fmt.Errorf("informer: %w", err)
 		}
 	}
-	several := in != nil
-	i := &CustomCacheInformer[T]{clock: stopwatch.New(), stopped: make(chan struct{}), in: in, roster: roster{last: map[string]*scope{}}, ownHandler: opts.ErrorHandler != nil, ownObserver: opts.Observer != nil, ownLists: opts.Lists != nil}
+	i := &CustomCacheInformer[T]{clock: stopwatch.New(), stopped: make(chan struct{}), in: what.in, roster: roster{clusters: what.clusters, last: map[string]*scope{}}, ownHandler: opts.ErrorHandler != nil, ownObserver: opts.Observer != nil, ownLists: opts.Lists != nil}
 	i.opts = opts.withDefaults()
 	store := opts.Store
 	if store == nil && opts.Durable == nil {
-		i.source = sourceOf(several)
+		i.source = what.sourceOf()
 		if i.own, store, err = newMemory(i.source, func(r memory.Ref, errs []error) {
 			i.applier.storage.(*ownStore[T]).indexed(context.Background(), r.Key, errs)
 		}); err != nil {
@@ -164,12 +162,12 @@ func newInformer[T Object](resources []resource, in func(string) resource, accep
 	opts = i.opts
 	opts.ErrorHandler = i.report
 	i.queue = newQueue[T](opts.Queue)
-	i.processor = newProcessor(i.scan, i.own, i.clock, opts)
-	i.gate = newGate(i.queue, i.clock, several, i.own != nil, newReports(i.report), opts)
-	i.applier = newApplier(i.gate, i.processor, store, i.own, i.index, bareObject, opts)
+	i.processor = newProcessor(i.scan, i.own, i.clock, what.clusters, opts)
+	i.gate = newGate(i.queue, i.clock, what, i.own != nil, newReports(i.report), opts)
+	i.applier = newApplier(i.gate, i.processor, store, i.own, i.source, i.index, bareObject, opts)
 	i.newScope = func(r resource) *scope {
 		r.omit = omit
-		s := &scope{namespace: r.namespace, left: make(chan struct{})}
+		s := &scope{region: r.region, left: make(chan struct{}), synced: make(chan struct{})}
 		s.divided, _ = r.lw.(source.Divided)
 		s.Source = newSource(r, i.clock, i.gate.reports, opts, func(ctx context.Context, r *cache.Reflector, err error) {
 			if i.watchErrorHandler != nil {
@@ -180,7 +178,7 @@ func newInformer[T Object](resources []resource, in func(string) resource, accep
 		return s
 	}
 	var set []*scope
-	for _, r := range resources {
+	for _, r := range what.resources {
 		set = append(set, i.newScope(r))
 	}
 	i.gate.become(set, nil, false)
@@ -267,7 +265,8 @@ func (i *CustomCacheInformer[T]) setNamespaces(namespaces []string) error {
 		set, missing := setOf(i.gate.scopes(), namespaces, made)
 		if len(missing) == 0 {
 			defer i.roster.mu.Unlock()
-			return i.become(set)
+			come, gone := changes(i.gate.scopes(), set)
+			return i.become(set, come, gone)
 		}
 		i.roster.mu.Unlock() // the clients come from a function of the program
 		for _, namespace := range missing {
@@ -282,14 +281,13 @@ func (i *CustomCacheInformer[T]) setNamespaces(namespaces []string) error {
 }
 
 // become replaces the set of sources. The caller holds roster.mu.
-func (i *CustomCacheInformer[T]) become(set []*scope) error {
+func (i *CustomCacheInformer[T]) become(set, come, gone []*scope) error {
 	i.settings.Lock()
 	defer i.settings.Unlock()
 	if channel.Closed(i.stopped) {
 		return ErrStopped
 	}
 	running := i.running.Load()
-	come, gone := changes(i.gate.scopes(), set)
 	if running {
 		takeInEarly(come, i.opts)
 		for _, s := range come {
@@ -311,7 +309,7 @@ func (i *CustomCacheInformer[T]) follow(opts WatcherOptions) error {
 	case i.opts.Queue != QueueRealFIFO:
 		return errors.New("needs Options.Queue QueueRealFIFO")
 	case i.gate.several:
-		return errors.New("needs an informer with one source, not several namespaces")
+		return errors.New("needs an informer with one source, not several namespaces or clusters")
 	case i.gate.scopes()[0].divided != nil:
 		return errors.New("needs a source that always delivers the same objects")
 	}
@@ -389,7 +387,7 @@ func (i *CustomCacheInformer[T]) underWay() []string {
 	var calls []string
 	for _, s := range i.roster.all() {
 		for _, op := range s.UnderWay() {
-			calls = append(calls, strings.TrimSpace("source: "+op+" "+s.namespace))
+			calls = append(calls, strings.TrimSpace("source: "+op+" "+s.name()))
 		}
 	}
 	if op, key := i.applier.access.call.Current(); op != "" {
@@ -428,6 +426,9 @@ func (i *CustomCacheInformer[T]) control(ctx context.Context) {
 	i.roster.begin(ctx, i.gate.scopes)
 	defer i.roster.wait()
 	wg.Go(func() { i.applier.run(ctx) })
+	if i.syncWait > 0 {
+		wg.Go(func() { i.gate.endWait(i.syncWait, i.Synced()) })
+	}
 	if t := i.processor.tombstones; t != nil {
 		wg.Go(func() { t.Follow(ctx, i.gate.wakeApplier) })
 	}
@@ -481,8 +482,11 @@ func (i *CustomCacheInformer[T]) sourceHealth() (h Health) {
 		one.ResourceVersion, _ = i.gate.resourceVersion(s)
 		h.addSource(one, n == 0)
 	}
-	if i.gate.several && h.Namespaces == nil {
-		h.Namespaces, h.Watching = []NamespaceHealth{}, true
+	if i.gate.several && len(h.Namespaces)+len(h.Clusters) == 0 {
+		h.Watching = true
+		if h.Clusters = []SourceHealth{}; !i.gate.clusters {
+			h.Namespaces, h.Clusters = h.Clusters, nil
+		}
 	}
 	h.ResourceVersion, _ = i.gate.resourceVersion(nil)
 	h.Undecodable, h.UndecodableKeys = i.gate.reports.undecodable(10)

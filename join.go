@@ -2,6 +2,7 @@ package informer
 
 import (
 	"context"
+	"strings"
 	"time"
 
 	"github.com/customcacheinformer/informer/internal/channel"
@@ -72,7 +73,7 @@ func (l *informerProcessorListener[T]) sync(ctx context.Context) {
 // listener's cursor, because the store gets a batch shortly before the log does. The cursor moves there.
 func (l *informerProcessorListener[T]) joinOwn() (*state[T], bool) {
 	at := momentOf(l.first)
-	s := &state[T]{since: l.processor.Now(), origin: OriginInitial, end: max(at.end, l.cursor.Position()), keyed: l.crew != nil, walk: l.first.Walk()}
+	s := &state[T]{since: l.processor.Now(), origin: OriginInitial, end: max(at.end, l.cursor.Position()), keyed: l.crew != nil || l.processor.clusters, clusters: l.processor.clusters, walk: l.first.Walk()}
 	l.first = nil
 	for l.processor.log.Sleep(&l.popWake, s.end) {
 		select {
@@ -125,13 +126,13 @@ func (l *informerProcessorListener[T]) snapshotOwn(origin Origin) *state[T] {
 	if momentOf(v).end > at {
 		return nil
 	}
-	return &state[T]{since: l.processor.Now(), origin: origin, end: at, keyed: l.crew != nil, walk: v.Walk()}
+	return &state[T]{since: l.processor.Now(), origin: origin, end: at, keyed: l.crew != nil || l.processor.clusters, clusters: l.processor.clusters, walk: v.Walk()}
 }
 
 // newState returns a state as of the listener's cursor, without any page. It must be called
 // before the store is read, because the cursor may move on during the read.
 func (l *informerProcessorListener[T]) newState(origin Origin) *state[T] {
-	return &state[T]{since: l.processor.Now(), origin: origin, end: l.cursor.Position(), keyed: l.crew != nil, log: l.cursor.Clone(), more: true}
+	return &state[T]{since: l.processor.Now(), origin: origin, end: l.cursor.Position(), keyed: l.crew != nil || l.processor.clusters, clusters: l.processor.clusters, log: l.cursor.Clone(), more: true}
 }
 
 // nextPage reads the next page of a state, which no other goroutine may use until it returns.
@@ -224,7 +225,10 @@ type state[T Object] struct {
 	end     int64          // the log position
 	deletes object.Entries // deleted objects that a durable store has kept
 	inherit bool           // the deletes are still to be taken, before all other records
-	keyed   bool           // the records must have keys, which only a crew needs
+	keyed   bool           // the records must have keys, which only a crew needs, and an informer over clusters
+
+	clusters bool     // the objects are those of several clusters
+	from     *Cluster // of the last record
 
 	walk *memory.Walk // the rest of a snapshot; nil if the store has no snapshots
 
@@ -414,8 +418,21 @@ func (s *state[T]) record(stored object.Entry, obj T) record[T] {
 		key = stored.Key()
 	}
 	e := Event[T]{New: obj, Type: EventAdded, Origin: s.origin}
+	if s.clusters {
+		s.from = clusterOf(key, s.from)
+		e.From = s.from
+	}
 	if s.origin == OriginResync {
 		e.Type, e.Old = EventUpdated, obj
 	}
 	return record[T]{key: key, event: e, since: s.since}
+}
+
+// clusterOf returns the cluster of a key. It is last if that has the same name.
+func clusterOf(key string, last *Cluster) *Cluster {
+	name, _, _ := strings.Cut(key, object.ClusterMark)
+	if last != nil && last.Name == name {
+		return last
+	}
+	return &Cluster{name}
 }

@@ -416,13 +416,13 @@ func (l *informerProcessorListener[T]) settle(ctx context.Context, a attempt[T])
 	}
 	if f := l.processor.observer.Handled; f != nil {
 		f(HandledInfo{
-			Informer: l.processor.name, Watcher: l.opts.Name, Key: a.event.Key(), Type: a.event.Type, Origin: a.event.Origin,
+			Informer: l.processor.name, Watcher: l.opts.Name, Cluster: a.event.Cluster(), Key: a.event.Key(), Type: a.event.Type, Origin: a.event.Origin,
 			Took: a.took, Err: a.err, Failures: a.failures, GaveUp: a.gaveUp,
 		})
 	}
 	if a.err != nil && (a.failures == 1 || a.gaveUp) {
 		l.processor.report(ctx, &EventError{
-			Watcher: l.opts.Name, Key: a.event.Key(), Type: a.event.Type, Failures: a.failures, GaveUp: a.gaveUp, Err: a.err,
+			Watcher: l.opts.Name, Cluster: a.event.Cluster(), Key: a.event.Key(), Type: a.event.Type, Failures: a.failures, GaveUp: a.gaveUp, Err: a.err,
 		})
 	}
 	if a.err == nil {

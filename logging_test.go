@@ -193,6 +193,7 @@ func TestEachChangeOfStateIsOneLine(t *testing.T) {
 			want[line] = 1
 		}
 		delete(want, otherNamespaces)
+		delete(want, otherClusters)
 		want[logLine{"ERROR", "Informer reports an error"}] = 6 // source, store, two objects, event, and the end of the retries of that event
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Errorf("logged as often (-want +got):\n%s", diff)
@@ -203,7 +204,38 @@ func TestEachChangeOfStateIsOneLine(t *testing.T) {
 	})
 }
 
-var otherNamespaces = logLine{"V(2)", "The informer reads other namespaces"}
+// Each of these has a test of its own.
+var (
+	otherNamespaces = logLine{"V(2)", "The informer reads other namespaces"}
+	otherClusters   = logLine{"V(2)", "The informer reads other clusters"}
+)
+
+func TestAChangedSetOfClustersIsOneLineForEach(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		inf, err := informer.NewOverClusters(options{}, informer.ClusterOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		stop, lines := startLogged(t, inf.CustomCacheInformer)
+		synctest.Wait()
+		if err := inf.Engage("east", informer.ClusterSource{Source: informertest.NewSource[configMap]()}); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := inf.Disengage("east", informer.LeaveSilently); err != nil {
+			t.Fatal(err)
+		}
+		stop()
+		var logged []any
+		for _, e := range lines() {
+			if lineOf(e) == otherClusters {
+				logged = append(logged, e.ParameterKVList...)
+			}
+		}
+		if want := []any{"added", "east", "removed", "", "added", "", "removed", "east"}; !slices.Equal(logged, want) {
+			t.Errorf("logged is %q, want %q", logged, want)
+		}
+	})
+}
 
 func TestAChangedSetOfNamespacesIsOneLine(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

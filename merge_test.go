@@ -254,7 +254,7 @@ func TestMergedEventsKeepThePlaceOfTheFirst(t *testing.T) {
 
 func TestACrewHasHandledNothingThatStillWaits(t *testing.T) {
 	opts := Options[pod]{}.withDefaults()
-	p := newProcessor(index.NewScan(nil), nil, stopwatch.New(), opts)
+	p := newProcessor(index.NewScan(nil), nil, stopwatch.New(), false, opts)
 	l := newListener(p, WatcherFunc[pod](nil), WatcherOptions{Workers: 2}, 1)
 	c := l.crew
 	c.queue = workqueue.NewTypedDelayingQueue[string]()

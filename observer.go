@@ -46,6 +46,7 @@ type Observer struct {
 type ListInfo struct {
 	Informer  string        // Options.Name
 	Namespace string        // as in WatchError
+	Cluster   string        // as in WatchError
 	Objects   int           // objects in the answer
 	Took      time.Duration // from the request until the answer was decoded
 	Err       error
@@ -55,6 +56,7 @@ type ListInfo struct {
 type WatchInfo struct {
 	Informer  string        // Options.Name
 	Namespace string        // as in WatchError
+	Cluster   string        // as in WatchError
 	Streaming bool          // the watch was asked to begin with the first state
 	Events    int           // delivered events, bookmarks and an error included
 	Took      time.Duration // from the request to the end
@@ -89,6 +91,7 @@ type ApplyInfo struct {
 type HandledInfo struct {
 	Informer string // Options.Name
 	Watcher  string // WatcherOptions.Name
+	Cluster  string // as in EventError
 	Key      types.NamespacedName
 	Type     EventType
 	Origin   Origin

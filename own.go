@@ -4,7 +4,6 @@ import (
 	"context"
 	"iter"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -84,17 +83,6 @@ var ownPace = pace{records: maxChunk, time: time.Millisecond}
 // partTime is how long the store should take for a part of a first list. The more objects it stores at once, the fewer of
 // its nodes it copies. But a stop waits until a part is stored.
 const partTime = 20 * time.Millisecond
-
-// sourceOf returns the function that returns the part of the store for a key.
-func sourceOf(several bool) func(key string) string {
-	if !several {
-		return func(string) string { return "" }
-	}
-	return func(key string) string {
-		namespace, _, _ := strings.Cut(key, "/")
-		return namespace
-	}
-}
 
 // open finds the objects that somebody has put into the store before Run.
 func (o *ownStore[T]) open(ctx context.Context) (versions map[string]string, ok bool) {
@@ -252,7 +240,7 @@ func (o *ownStore[T]) stored() int { return o.store.Now().Entries().Len() }
 
 func (o *ownStore[T]) drop(of *scope) {
 	o.access.drop(of)
-	o.store.Part(of.namespace).Drop()
+	o.store.Part(of.name()).Drop()
 }
 
 func (o *ownStore[T]) close(context.Context) {
@@ -279,8 +267,8 @@ func (o *ownStore[T]) trim() { o.changes, o.next, o.noted = nil, map[string]int{
 
 func (o *ownStore[T]) keys(_ context.Context, prefix string) iter.Seq[string] {
 	v := o.store.Snapshot()
-	if source := strings.TrimSuffix(prefix, "/"); source != "" {
-		v = v.In(source)
+	if prefix != "" {
+		v = v.In(o.source(prefix))
 	}
 	return slices.Values(v.Entries().Keys())
 }

@@ -40,6 +40,7 @@ type informerProcessor[T Object] struct {
 	name       string // Options.Name
 	log        *eventlog.Log[record[T]]
 	pages      *index.Pages   // reads the store for listeners
+	clusters   bool           // the objects are those of several clusters
 	own        *memory.Store  // the informer's own store, which needs no pages; nil for another one
 	tombstones *tombstone.Set // nil unless the store is durable
 	report     func(context.Context, error)
@@ -91,10 +92,11 @@ const (
 	processorStopped // takes no new listeners; the present ones may go on
 )
 
-func newProcessor[T Object](scan index.Scan, own *memory.Store, s stopwatch.Stopwatch, opts Options[T]) *informerProcessor[T] {
+func newProcessor[T Object](scan index.Scan, own *memory.Store, s stopwatch.Stopwatch, clusters bool, opts Options[T]) *informerProcessor[T] {
 	p := &informerProcessor[T]{
 		name:      opts.Name,
 		own:       own,
+		clusters:  clusters,
 		log:       eventlog.New(countEvents[T]),
 		report:    opts.ErrorHandler,
 		observer:  opts.Observer,

@@ -46,7 +46,10 @@ type Reader[T Object] interface {
 // Get returns the object of that key, see [Reader.Get]. Its error is a *StoreError.
 func (i *CustomCacheInformer[T]) Get(key types.NamespacedName) (obj T, exists bool, err error) {
 	name := object.KeyOf(key)
-	if i.own != nil {
+	switch {
+	case i.gate.clusters:
+		return obj, false, fmt.Errorf("informer %s: Get: %w", i.opts.Name, errNoCluster)
+	case i.own != nil:
 		raw, _ := i.own.Part(i.source(name)).Get(name)
 		if obj, exists = raw.(T); exists || raw == nil {
 			return obj, exists, nil
@@ -138,8 +141,11 @@ func (i *CustomCacheInformer[T]) entries() iter.Seq2[object.Entry, T] {
 // may be called before Run, but not in a watcher's callback. cond is called from the caller's
 // goroutine and must not change obj.
 func (i *CustomCacheInformer[T]) WaitFor(ctx context.Context, key types.NamespacedName, cond func(obj T, exists bool) bool) error {
-	if cond == nil {
+	switch {
+	case cond == nil:
 		return fmt.Errorf("informer %s: WaitFor: cond is nil", i.opts.Name)
+	case i.gate.clusters:
+		return fmt.Errorf("informer %s: WaitFor: %w", i.opts.Name, errNoCluster)
 	}
 	at := i.processor.log.Cursor()
 	defer at.Close()
@@ -192,11 +198,19 @@ func (i *CustomCacheInformer[T]) WaitFor(ctx context.Context, key types.Namespac
 // bookmarks.
 func (i *CustomCacheInformer[T]) WaitForVersion(ctx context.Context, namespace, version string) error {
 	var only *scope // nil for all
+	if i.gate.clusters {
+		return fmt.Errorf("informer %s: WaitForVersion: each cluster has versions of its own: see WaitForVersionIn", i.opts.Name)
+	}
 	if namespace != "" {
 		if only = i.gate.scopeOf(namespace); only == nil {
 			return fmt.Errorf("informer %s: WaitForVersion: the informer does not read the namespace %q", i.opts.Name, namespace)
 		}
 	}
+	return i.waitForVersion(ctx, only, version)
+}
+
+// waitForVersion waits for the version of one source, or of all for nil.
+func (i *CustomCacheInformer[T]) waitForVersion(ctx context.Context, only *scope, version string) error {
 	if version == "" {
 		return fmt.Errorf("informer %s: WaitForVersion: the version is empty, like the versions of the objects of a fake clientset", i.opts.Name)
 	}
@@ -206,8 +220,10 @@ func (i *CustomCacheInformer[T]) WaitForVersion(ctx context.Context, namespace, 
 	for {
 		now, moved := i.gate.resourceVersion(only)
 		switch {
+		case only != nil && only.gone.Load() && only.cluster != nil:
+			return fmt.Errorf("informer %s: WaitForVersionIn: cluster %q: %w", i.opts.Name, only.name(), ErrNotEngaged)
 		case only != nil && only.gone.Load():
-			return fmt.Errorf("informer %s: WaitForVersion: the informer no longer reads the namespace %q", i.opts.Name, namespace)
+			return fmt.Errorf("informer %s: WaitForVersion: the informer no longer reads the namespace %q", i.opts.Name, only.name())
 		case len(i.gate.scopes()) == 0:
 			return nil
 		}
@@ -220,7 +236,7 @@ func (i *CustomCacheInformer[T]) WaitForVersion(ctx context.Context, namespace, 
 		}
 		if err := i.wait(ctx, moved, nil); err != nil {
 			if only != nil {
-				return i.syncErrorIn(only.namespace, err, []string{"resourceVersion " + version})
+				return i.syncErrorIn(only.name(), err, []string{"resourceVersion " + version})
 			}
 			return i.syncError(err, []string{"resourceVersion " + version + i.gate.behind(version)})
 		}
@@ -228,7 +244,8 @@ func (i *CustomCacheInformer[T]) WaitForVersion(ctx context.Context, namespace, 
 }
 
 // ResourceVersion returns the version up to which the store has every change, or "" before the
-// first list is applied. With several namespaces, that is the lowest of their versions. The objects
+// first list is applied. With several namespaces, that is the lowest of their versions. With several clusters, whose versions cannot be
+// compared, it is "": see Versions. The objects
 // of client-go's fakes have no versions, so with a fake it stays at the version of the last list.
 // It does not block.
 func (i *CustomCacheInformer[T]) ResourceVersion() string {
@@ -244,7 +261,7 @@ func (i *CustomCacheInformer[T]) ResourceVersion() string {
 // the request fails, or unless the informer runs.
 func (i *CustomCacheInformer[T]) ServerVersion(ctx context.Context, namespace string) (string, error) {
 	s := i.gate.scopeOf(namespace)
-	if s == nil {
+	if s == nil || i.gate.clusters {
 		return "", fmt.Errorf("informer %s: ServerVersion: the informer does not read the namespace %q", i.opts.Name, namespace)
 	}
 	rv, err := s.Newest(ctx)
@@ -258,6 +275,8 @@ func (i *CustomCacheInformer[T]) ServerVersion(ctx context.Context, namespace st
 type SourceVersions struct {
 	// Namespace is "" unless [NewInNamespaces] has made the informer.
 	Namespace string
+	// Cluster is "" unless [NewOverClusters] has made the informer.
+	Cluster string
 	// ResourceVersion is the version up to which the store has every change, or "" before the first
 	// list is applied. It also moves when nothing has changed, with each bookmark.
 	ResourceVersion string
@@ -276,7 +295,7 @@ type SourceVersions struct {
 }
 
 // Versions returns how far the informer has read each of its sources: one, or one for each
-// namespace, in the order given to [NewInNamespaces]. It does not block.
+// namespace, in the order given to [NewInNamespaces], or one for each cluster, in the order in which they were engaged. It does not block.
 //
 // A process that hands work over can pass on Changed of each namespace. A process that gives both
 // to [CustomCacheInformer.WaitForVersion] then never works from an older state than the first one had. It waits only for changes that have happened, and not for the next bookmark.
@@ -293,7 +312,7 @@ func (i *CustomCacheInformer[T]) Versions() []SourceVersions {
 		if status := s.Status(); status.Watching {
 			watching = time.Since(status.Opened)
 		}
-		versions = append(versions, SourceVersions{Watching: watching, Namespace: s.namespace, ResourceVersion: rv, Listed: i.gate.base(s), Changed: s.changed.Get()})
+		versions = append(versions, SourceVersions{Watching: watching, Namespace: s.namespace, Cluster: s.cluster.name(), ResourceVersion: rv, Listed: i.gate.base(s), Changed: s.changed.Get()})
 	}
 	return versions
 }
@@ -306,11 +325,16 @@ func (i *CustomCacheInformer[T]) Versions() []SourceVersions {
 // you need it, and drop it afterwards: it keeps the objects in memory that have been replaced or deleted since. To take one
 // costs as little for a million objects as for one. The next writes copy small parts of the store.
 type Snapshot[T Object] struct {
-	view   *memory.Snapshot
-	source func(key string) string
-	at     moment
-	name   string
+	view     *memory.Snapshot
+	source   func(key string) string
+	at       moment
+	name     string
+	clusters bool   // the state is that of several clusters
+	prefix   string // of the keys, if it is that of one of them
 }
+
+// errNoCluster is the error of a method that would have to know a cluster.
+var errNoCluster = errors.New("a namespace and a name may be those of an object in each cluster: see In")
 
 // errNoSnapshots is the error of an informer whose store has no snapshots.
 var errNoSnapshots = errors.New("only the informer's own store has snapshots, and Options.Store or Options.Durable is set")
@@ -372,7 +396,16 @@ func SnapshotOf(requests ...SnapshotRequest) error {
 
 // shown returns a state of the own store in the form that users read.
 func (i *CustomCacheInformer[T]) shown(v *memory.Snapshot) *Snapshot[T] {
-	return &Snapshot[T]{view: v, source: i.source, at: momentOf(v), name: i.opts.Name}
+	return &Snapshot[T]{view: v, source: i.source, at: momentOf(v), name: i.opts.Name, clusters: i.gate.clusters}
+}
+
+// In returns the state of one cluster, if [NewOverClusters] has made the informer. It has no objects if the cluster was not engaged. For
+// other informers it returns s.
+func (s *Snapshot[T]) In(cluster string) *Snapshot[T] {
+	if !s.clusters {
+		return s
+	}
+	return &Snapshot[T]{view: s.view.In(cluster), source: func(string) string { return cluster }, name: s.name, prefix: cluster + object.ClusterMark}
 }
 
 // Version returns the resourceVersion at which the source was exactly in this state. Set Options.Queue to QueueRealFIFO for
@@ -388,7 +421,10 @@ func (s *Snapshot[T]) Versions() []string { return slices.Clone(s.at.versions) }
 // Get returns the object of that key, see [Reader.Get]. Like List and ByIndex, it returns an error only for an object of
 // another type that somebody has put into the store, and ByIndex also for an index that was not there.
 func (s *Snapshot[T]) Get(key types.NamespacedName) (obj T, exists bool, err error) {
-	name := object.KeyOf(key)
+	if s.clusters {
+		return obj, false, fmt.Errorf("informer %s: Get: %w", s.name, errNoCluster)
+	}
+	name := s.prefix + object.KeyOf(key)
 	raw, exists := s.view.In(s.source(name)).Get(name)
 	if !exists {
 		return obj, false, nil
@@ -410,8 +446,11 @@ func (s *Snapshot[T]) as(raw any) (T, error) {
 func (s *Snapshot[T]) List(namespace string, sel labels.Selector) ([]T, error) {
 	found := s.view.Entries()
 	if namespace != "" {
-		var err error
-		if found, err = s.view.In(s.source(namespace+"/")).ByIndex(cache.NamespaceIndex, namespace); err != nil {
+		view, err := s.view, error(nil)
+		if !s.clusters {
+			view = view.In(s.source(namespace + "/"))
+		}
+		if found, err = view.ByIndex(cache.NamespaceIndex, namespace); err != nil {
 			return nil, err
 		}
 	}

@@ -70,6 +70,10 @@ func (in *sink[T]) Bookmark(version string) {
 
 // Resumed notes that the source goes on at the version of the store.
 func (in *sink[T]) Resumed(version string) {
+	if !in.scope.isLate() { // after a change of the credentials, which adds nothing to what the store is
+		in.Bookmark(version)
+		return
+	}
 	in.enter(in.ctx, &item[T]{kind: itemResumed, key: ownPrefix + "resumed", rv: version}, gateBound)
 }
 
@@ -119,11 +123,14 @@ func (in *sink[T]) Replace(list []any, version string, wentBack bool) {
 	}
 	var keys *object.Keys
 	if in.heard || in.example != nil {
-		keys = keysOf(list)
+		keys = &object.Keys{}
+		for _, obj := range list {
+			in.note(keys, obj)
+		}
 	}
 	in.begin(wentBack, true, keys, version)
 	if in.durable {
-		list = inKeyOrder(list)
+		list = in.inKeyOrder(list)
 	}
 	in.mostOfLists(len(list))
 	for _, obj := range list {
@@ -150,7 +157,7 @@ func (in *sink[T]) begin(doubtful, whole bool, keys *object.Keys, version string
 	in.settle()
 	in.giveUp()
 	in.lists++
-	l := &listing{own: ownPrefix + "list/" + in.scope.namespace + "/" + strconv.Itoa(in.lists), doubtful: doubtful}
+	l := &listing{own: ownPrefix + "list/" + in.scope.name() + "/" + strconv.Itoa(in.lists), doubtful: doubtful}
 	if whole {
 		l.patience, l.end = context.WithTimeout(in.ctx, listPatience)
 	} else {
@@ -164,12 +171,14 @@ func (in *sink[T]) begin(doubtful, whole bool, keys *object.Keys, version string
 	in.enter(l.patience, it, gateBound)
 }
 
-// giveUp ends the list that comes in, if there is one.
-func (in *sink[T]) giveUp() {
-	if in.list != nil {
-		in.list.end()
-		in.list = nil
+// giveUp ends the list that comes in. It reports whether there is one.
+func (in *sink[T]) giveUp() (underWay bool) {
+	if in.list == nil {
+		return false
 	}
+	in.list.end()
+	in.list = nil
+	return true
 }
 
 // turn notes that the source goes on with another part. Nothing else is called meanwhile.
@@ -182,7 +191,7 @@ func (in *sink[T]) foreign(obj any) bool {
 		return false
 	}
 	m, err := object.Meta(obj)
-	if err != nil || has(keyOf(m)) {
+	if err != nil || has(in.keyOf(m)) {
 		return false
 	}
 	in.scope.dropped.Add(1)
@@ -222,7 +231,7 @@ func (in *sink[T]) takeListed(kind itemKind, obj any) {
 		bound = 2 * maxPart // one part is stored while the next one comes in
 	}
 	if in.list.seen != nil {
-		note(in.list.seen, obj)
+		in.note(in.list.seen, obj)
 	}
 	it, err := in.item("list", kind, obj)
 	if err != nil {
@@ -257,24 +266,16 @@ func (in *sink[T]) lost() *item[T] {
 	return &item[T]{kind: itemBookmark, key: ownPrefix + "lost", broken: true}
 }
 
-func keysOf(list []any) *object.Keys {
-	keys := &object.Keys{}
-	for _, obj := range list {
-		note(keys, obj)
-	}
-	return keys
-}
-
-func note(keys *object.Keys, obj any) {
+func (in *sink[T]) note(keys *object.Keys, obj any) {
 	if m, err := object.Meta(obj); err == nil {
-		keys.Add(keyOf(m))
+		keys.Add(in.keyOf(m))
 	}
 }
 
 // inKeyOrder returns the objects of a list in the order of their keys. The API server lists in
 // that order, but a reflector passes a streamed list on in the order of a map. In that order,
 // each batch would touch pages all over a store on disk.
-func inKeyOrder(list []any) []any {
+func (in *sink[T]) inKeyOrder(list []any) []any {
 	type keyed struct {
 		key string
 		obj any
@@ -283,7 +284,7 @@ func inKeyOrder(list []any) []any {
 	for i, obj := range list {
 		byKey[i].obj = obj
 		if m, err := object.Meta(obj); err == nil {
-			byKey[i].key = keyOf(m)
+			byKey[i].key = in.keyOf(m)
 		}
 	}
 	slices.SortStableFunc(byKey, func(a, b keyed) int { return strings.Compare(a.key, b.key) })
@@ -296,7 +297,9 @@ func inKeyOrder(list []any) []any {
 
 // keyOf returns the key of an object that a source delivers. Here the object enters the informer. From
 // here on, the key goes with the object and is never made from it again.
-func keyOf(m metav1.Object) string { return object.Key(m) }
+func (in *sink[T]) keyOf(m metav1.Object) string {
+	return in.scope.cluster.prefix() + object.Key(m)
+}
 
 // item checks and transforms an object of the source, and returns an item without a version.
 func (in *sink[T]) item(op string, kind itemKind, raw any) (*item[T], *ObjectError) {
@@ -306,7 +309,7 @@ func (in *sink[T]) item(op string, kind itemKind, raw any) (*item[T], *ObjectErr
 	}
 	var key string
 	if m.GetName() != "" {
-		key = keyOf(m)
+		key = in.keyOf(m)
 	}
 	obj, err := in.check(m, raw)
 	if err != nil {
@@ -320,41 +323,41 @@ func (in *sink[T]) item(op string, kind itemKind, raw any) (*item[T], *ObjectErr
 		it.arrived = in.clock.Now()
 	}
 	if u, ok := raw.(*framing.Undecodable); ok {
-		in.note("decode", it, u.Err)
+		in.noteResult("decode", it, u.Err)
 		if kind == itemDelete {
 			in.reports.ended(in.ctx, "transform", it.key, false)
 		}
 		return it, nil
 	}
-	in.note("decode", it, nil)
+	in.noteResult("decode", it, nil)
 	in.omit.From(obj)
 	if in.transform == nil {
 		return it, nil
 	}
 	transformed, err := in.transform(obj)
-	if err = checkTransformed(transformed, it.key, err); err == nil {
+	if err = in.checkTransformed(transformed, it.key, err); err == nil {
 		it.obj = transformed
 	}
-	in.note("transform", it, err)
+	in.noteResult("transform", it, err)
 	return it, nil
 }
 
 // checkTransformed returns err, or an error if Transform has returned an object that cannot take the place of
 // the one with that key.
-func checkTransformed[T Object](obj T, key string, err error) error {
+func (in *sink[T]) checkTransformed(obj T, key string, err error) error {
 	switch {
 	case err != nil:
 		return err
 	case object.IsNil(obj):
 		return errors.New("Transform returned nil and no error")
-	case keyOf(obj) != key:
-		return fmt.Errorf("Transform changed the key to %s", keyOf(obj))
+	case in.keyOf(obj) != key:
+		return fmt.Errorf("Transform changed the key to %s", in.keyOf(obj))
 	}
 	return nil
 }
 
-// note notes whether an operation has worked for the object of an item. A delete needs only the key.
-func (in *sink[T]) note(op string, it *item[T], err error) {
+// noteResult notes whether an operation has worked for the object of an item. A delete needs only the key.
+func (in *sink[T]) noteResult(op string, it *item[T], err error) {
 	it.broken = err != nil
 	if in.scope.gone.Load() {
 		return // nobody would note the end of a failure

@@ -98,13 +98,13 @@ func (i *CustomCacheInformer[T]) syncError(err error, late []string) *SyncError 
 	return i.syncErrorIn("", err, late)
 }
 
-// syncErrorIn returns the error of a caller that waits for one namespace, or for all if namespace
-// is "". A failure in another namespace does not stand in its way.
-func (i *CustomCacheInformer[T]) syncErrorIn(namespace string, err error, late []string) *SyncError {
+// syncErrorIn returns the error of a caller that waits for one region, or for all if the name
+// is "". A failure in another region does not stand in its way.
+func (i *CustomCacheInformer[T]) syncErrorIn(region string, err error, late []string) *SyncError {
 	h := i.sourceHealth()
 	reason := h.SourceError
-	for _, n := range h.Namespaces {
-		if n.Namespace == namespace {
+	for _, n := range slices.Concat(h.Namespaces, h.Clusters) {
+		if n.name() == region {
 			reason = n.SourceError
 		}
 	}

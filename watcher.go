@@ -65,8 +65,8 @@ const (
 	// OriginResync is not a change. It marks the replay of the state for
 	// WatcherOptions.ResyncPeriod.
 	OriginResync
-	// OriginLeft marks the deletes of a namespace that the informer no longer reads, see
-	// [CustomCacheInformer.SetNamespaces]. The objects may exist.
+	// OriginLeft marks the deletes of a namespace or a cluster that the informer no longer reads, see
+	// [CustomCacheInformer.SetNamespaces] and [Clusters.Disengage]. The objects may exist.
 	OriginLeft
 )
 
@@ -97,6 +97,8 @@ type Event[T Object] struct {
 	Old T
 	// New is the object after the change. It is the zero T in a deleted event.
 	New T
+	// From is the cluster of the object. It is nil unless [NewOverClusters] has made the informer. See [Event.Cluster].
+	From *Cluster
 	// Type is the kind of change. It decides whether Old, New or both are set.
 	Type EventType
 	// Origin says how the informer learned of the change.
@@ -126,6 +128,33 @@ func (e Event[T]) Object() T {
 func (e Event[T]) Key() types.NamespacedName {
 	obj := e.Object()
 	return types.NamespacedName{Namespace: obj.GetNamespace(), Name: obj.GetName()}
+}
+
+// Cluster returns the name of the cluster of the event's object. It is "" unless [NewOverClusters] has made the informer.
+func (e Event[T]) Cluster() string { return e.From.name() }
+
+// where returns the key with the cluster, for errors and figures.
+func (e Event[T]) where() string { return e.From.prefix() + e.Key().String() }
+
+// Cluster is the cluster of an event.
+type Cluster struct {
+	Name string
+}
+
+// name returns the name, and "" for nil.
+func (c *Cluster) name() string {
+	if c == nil {
+		return ""
+	}
+	return c.Name
+}
+
+// prefix returns how the keys of the cluster's objects begin. It is "" for nil.
+func (c *Cluster) prefix() string {
+	if c == nil {
+		return ""
+	}
+	return c.Name + object.ClusterMark
 }
 
 // ResourceWatcher gets the events of an informer. It is the counterpart of client-go's
@@ -301,7 +330,7 @@ func (s selection[T]) Delete(ctx context.Context, e Event[T]) error {
 // would report that the object has left the selection.
 func (s selection[T]) after(tried T, e Event[T]) Event[T] {
 	if s.passes(tried) && !s.passes(e.Object()) {
-		return Event[T]{Old: tried, Type: EventDeleted, Origin: e.Origin, FinalStateUnknown: e.FinalStateUnknown, Merged: e.Merged}
+		return Event[T]{Old: tried, From: e.From, Type: EventDeleted, Origin: e.Origin, FinalStateUnknown: e.FinalStateUnknown, Merged: e.Merged}
 	}
 	return e
 }

@@ -1,6 +1,7 @@
 package debug
 
 import (
+	"cmp"
 	"crypto/sha256"
 	_ "embed"
 	"encoding/base64"
@@ -9,6 +10,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/customcacheinformer/informer"
 )
 
 // The limits of the page keep it readable. The JSON has everything.
@@ -66,27 +69,31 @@ func (i informerView) Shown() []watcherView {
 // Hidden returns how many watchers Shown omits.
 func (i informerView) Hidden() int { return max(0, len(i.Watchers)-maxWatchers) }
 
-// maxNamespaces is how many namespaces the page names that cannot be read.
-const maxNamespaces = 5
+// maxUnread is how many namespaces or clusters the page names that cannot be read.
+const maxUnread = 5
 
 // Namespaces says how many namespaces an informer over several of them has, and which cannot be
 // read. It is "" for another informer.
-func (i informerView) Namespaces() string {
-	all := len(i.Health.Namespaces)
-	if i.Health.Namespaces == nil {
+func (i informerView) Namespaces() string { return regions(i.Health.Namespaces) }
+
+// Clusters says the same of the clusters of an informer over these.
+func (i informerView) Clusters() string { return regions(i.Health.Clusters) }
+
+func regions(all []informer.SourceHealth) string {
+	if all == nil {
 		return ""
 	}
 	var unread []string
-	for _, n := range i.Health.Namespaces {
+	for _, n := range all {
 		if !n.Synced || n.SourceFailures > 0 || n.SourceWaiting > 0 {
-			unread = append(unread, n.Namespace)
+			unread = append(unread, cmp.Or(n.Namespace, n.Cluster))
 		}
 	}
-	text := fmt.Sprint(all)
+	text := fmt.Sprint(len(all))
 	if len(unread) > 0 {
-		text += fmt.Sprintf(", of which %d cannot be read: %s", len(unread), strings.Join(unread[:min(len(unread), maxNamespaces)], ", "))
+		text += fmt.Sprintf(", of which %d cannot be read: %s", len(unread), strings.Join(unread[:min(len(unread), maxUnread)], ", "))
 	}
-	if len(unread) > maxNamespaces {
+	if len(unread) > maxUnread {
 		text += ", …"
 	}
 	return text

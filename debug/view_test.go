@@ -24,22 +24,26 @@ import (
 )
 
 func TestThePageNamesTheNamespacesThatCannotBeRead(t *testing.T) {
-	page := func(namespaces ...informer.NamespaceHealth) string {
+	page := func(namespaces ...informer.SourceHealth) string {
 		return get(showing("maps", informer.Health{Name: "maps", Namespaces: namespaces}), "/").Body.String()
 	}
-	well := informer.NamespaceHealth{Namespace: "well", Synced: true}
-	failing := informer.NamespaceHealth{Namespace: "failing", Synced: true, SourceError: errors.New("forbidden"), SourceFailures: 1}
+	well := informer.SourceHealth{Namespace: "well", Synced: true}
+	failing := informer.SourceHealth{Namespace: "failing", Synced: true, SourceError: errors.New("forbidden"), SourceFailures: 1}
 	if got := page(); strings.Contains(got, "Namespaces") {
 		t.Error("an informer without namespaces has a line about them")
 	}
-	if got := page([]informer.NamespaceHealth{}...); !strings.Contains(got, "<dt>Namespaces</dt><dd><bdi>0</bdi></dd>") {
+	if got := page([]informer.SourceHealth{}...); !strings.Contains(got, "<dt>Namespaces</dt><dd><bdi>0</bdi></dd>") {
 		t.Error(got)
 	}
 	if got := page(well); !strings.Contains(got, "<dt>Namespaces</dt><dd><bdi>1</bdi></dd>") {
 		t.Error(got)
 	}
-	if got := page(well, failing, informer.NamespaceHealth{Namespace: "late"}); !strings.Contains(got, "<bdi>3, of which 2 cannot be read: failing, late</bdi>") {
+	if got := page(well, failing, informer.SourceHealth{Namespace: "late"}); !strings.Contains(got, "<bdi>3, of which 2 cannot be read: failing, late</bdi>") {
 		t.Error(got)
+	}
+	clusters := get(showing("maps", informer.Health{Name: "maps", Clusters: []informer.SourceHealth{{Cluster: "east", Synced: true}, {Cluster: "west"}}}), "/").Body.String()
+	if !strings.Contains(clusters, "<dt>Clusters</dt><dd><bdi>2, of which 1 cannot be read: west</bdi></dd>") || strings.Contains(clusters, "Namespaces") {
+		t.Error(clusters)
 	}
 	if got := page(failing, failing, failing, failing, failing, failing); !strings.Contains(got, "6 cannot be read: failing, failing, failing, failing, failing, …") {
 		t.Error(got)
@@ -255,7 +259,7 @@ func TestWhatIsNotVisibleIsAnEscape(t *testing.T) {
 		h := debug.Handler(func() map[string]informer.MemberHealth {
 			return map[string]informer.MemberHealth{
 				text + "1": informer.Health{Name: text, Started: true, ResourceVersion: text, Store: text, SourceError: err, StoreError: err,
-					Namespaces: []informer.NamespaceHealth{{Namespace: text}},
+					Namespaces: []informer.SourceHealth{{Namespace: text}},
 					Watchers:   []informer.WatcherHealth{{WatcherStats: informer.WatcherStats{Name: text}, Hung: true, Calls: []string{text}, Retries: []string{text}}}},
 				text + "2": enqueue.Health{Name: text, Started: true, Reason: err, Late: []string{text},
 					Calls: []enqueue.KeyHealth{{Key: text}}, Failures: []enqueue.KeyHealth{{Key: text, Err: err}}},

@@ -140,7 +140,7 @@ func TestNamespacesComeAndGo(t *testing.T) {
 		}
 		switch went := time.Since(begun); {
 		case went > 2*lasts/3 && revokedForbidden.CompareAndSwap(true, false):
-			n := slices.IndexFunc(inf.Health().Namespaces, func(n informer.NamespaceHealth) bool { return n.Namespace == revoked })
+			n := slices.IndexFunc(inf.Health().Namespaces, func(n informer.SourceHealth) bool { return n.Namespace == revoked })
 			if err := inf.Health().Namespaces[n].SourceError; !apierrors.IsForbidden(err) {
 				t.Errorf("while the right is taken away, the error is %v", err)
 			}

@@ -126,12 +126,12 @@ func methodNames(t *testing.T) (names []string) {
 
 // values are the exported types whose methods depend on nothing but the value.
 var values = []string{
-	"Event", "EventType", "Origin", "Health", "NamespaceHealth", "DecodingHealth", "MemoryHealth", "Snapshot", "WatcherStats", "WatcherFunc", "WatcherFuncs",
+	"Event", "EventType", "Origin", "Health", "SourceHealth", "DecodingHealth", "MemoryHealth", "Snapshot", "WatcherStats", "WatcherFunc", "WatcherFuncs",
 	"EventError", "ObjectError", "PanicError", "StoreError", "SyncError", "WatchError", "enqueue.Error", "enqueue.Health",
 }
 
-// elsewhere are types that another package tries: internal/sinks.
-var elsewhere = []string{"SinkInformer"}
+// elsewhere are types that another package tries: internal/sinks and internal/clusters.
+var elsewhere = []string{"SinkInformer", "Clusters"}
 
 // TestEachTypeWithMethodsIsTried fails when a type gets methods that no callback calls.
 func TestEachTypeWithMethodsIsTried(t *testing.T) {

@@ -17,6 +17,7 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 
 	"github.com/customcacheinformer/informer"
+	"github.com/customcacheinformer/informer/clusters"
 	"github.com/customcacheinformer/informer/enqueue"
 	"github.com/customcacheinformer/informer/informertest"
 	"github.com/customcacheinformer/informer/internal/extremes"
@@ -41,6 +42,18 @@ var controlTrials = map[string]extremes.Trial{
 	"shards.Options.RenewEvery":    extremes.Field("max -1 min", nil, inBubble(divides)),
 	"shards.Options.Margin":        extremes.Field("max -1 min", nil, inBubble(divides)),
 	"shards.Options.DrainTimeout":  extremes.Field("min", nil, inBubble(divides)),
+	"clusters.Directory.Interval":  extremes.Field("-1 min", nil, inBubble(followsDirectory)),
+}
+
+// followsDirectory follows an empty directory for a minute.
+func followsDirectory(t *testing.T, d clusters.Directory) error {
+	d.Path = t.TempDir()
+	p, err := clusters.New(d, clusters.Options{}, struct{ clusters.Follower }{})
+	if err == nil {
+		informertest.Run(t, p)
+		time.Sleep(time.Minute)
+	}
+	return err
 }
 
 func reconciles(t *testing.T, opts enqueue.Options) error { return controls(t, opts, 0) }

@@ -35,7 +35,19 @@ var informerTrials = map[string]extremes.Trial{
 	"informer.WatcherOptions.MaxBacklog":   extremes.Field("", nil, inBubble(watches)),
 	"informer.WatcherOptions.Workers":      extremes.Field("max -1 min", nil, inBubble(watches)),
 	"informer.WatcherOptions.ResyncPeriod": extremes.Field("-1 min", nil, inBubble(watches)),
-	"informer.RetryPolicy returns wait":    extremes.Number("", inBubble(retriesAfter)),
+	"informer.ClusterOptions.SyncWait": extremes.Number("", inBubble(func(t *testing.T, wait time.Duration) error {
+		_, err := overCluster(t, informer.ClusterOptions{SyncWait: wait})
+		return err
+	})),
+	"informer.Clusters.Disengage(leave)": extremes.Number("max 0", inBubble(func(t *testing.T, leave informer.Leave) error {
+		inf, err := overCluster(t, informer.ClusterOptions{})
+		if err != nil {
+			return err
+		}
+		_, err = inf.Disengage("east", leave)
+		return err
+	})),
+	"informer.RetryPolicy returns wait": extremes.Number("", inBubble(retriesAfter)),
 	"informer.Backoff(base)": backoff("0 -1 min", func(base time.Duration) informer.RetryPolicy {
 		return informer.Backoff(base, max(base, time.Minute), 0)
 	}),
@@ -243,4 +255,17 @@ func handles(t *testing.T, clientGo bool, resync time.Duration, add func(cache.S
 	cancel()
 	<-done
 	return nil
+}
+
+// overCluster runs an informer over one cluster until it has synced.
+func overCluster(t *testing.T, opts informer.ClusterOptions) (*informer.Clusters[configMap], error) {
+	inf, err := informer.NewOverClusters(options{}, opts)
+	if err != nil {
+		return nil, err
+	}
+	testkit.Start(t, inf.CustomCacheInformer)
+	if err := inf.Engage("east", informer.ClusterSource{Source: informertest.NewSource(object("a", "1"))}); err != nil {
+		return nil, err
+	}
+	return inf, inf.WaitForSyncIn(testkit.Within(t, hour), "east")
 }

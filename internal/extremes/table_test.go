@@ -62,6 +62,9 @@ func TestEachNumberWorksAtItsExtremesOrIsRefused(t *testing.T) {
 		theirs = "the reflector is the informer's own"
 	)
 	extremes.Run(t, extremes.Table{Trials: trials, Untried: map[string]string{
+		"clusters.Config(kubeconfig)":         "any bytes, see FuzzConfig; more than MaxSize are an error",
+		"clusters.Follower.":                  "the provider sets it",
+		"clusters.Options.UID(config)":        "the provider sets it",
 		"codec.Codec.Decode(encoded)":         "bytes that Encode has returned; others are an error, see FuzzDecode of store/disk",
 		"enqueue.Error.":                      figure,
 		"enqueue.Health.":                     figure,
@@ -91,7 +94,7 @@ func TestEachNumberWorksAtItsExtremesOrIsRefused(t *testing.T) {
 		"informer.ListWatch().":               asks,
 		"informer.Client.":                    asks,
 		"informer.UntypedClient.":             asks,
-		"informer.NamespaceHealth.":           figure,
+		"informer.SourceHealth.":              figure,
 		"informer.DecodingHealth.":            figure,
 		"informer.MemoryHealth.":              figure,
 		"informertest.Source.FailIn(times)":   "the same as Fail",
@@ -101,6 +104,7 @@ func TestEachNumberWorksAtItsExtremesOrIsRefused(t *testing.T) {
 		"informertest.Source.Watch(":          "the same as WatchWithContext",
 		"informer.ClientGo.NewSharedIndexInformer().SetWatchErrorHandler":         theirs,
 		"informer.CustomCacheInformer.SharedIndexInformer().SetWatchErrorHandler": theirs,
+		"informer.Clusters.SharedIndexInformer().":                                "it panics",
 	}}, "../../...")
 }
 

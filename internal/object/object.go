@@ -71,6 +71,17 @@ func Key(obj metav1.Object) string {
 	return KeyOf(types.NamespacedName{Namespace: obj.GetNamespace(), Name: obj.GetName()})
 }
 
+// ClusterMark is between the name of a cluster and the key of an object in it. No name of a cluster has it.
+const ClusterMark = "|"
+
+// KeyIn returns the key of an object in a cluster, "" for an informer over one cluster.
+func KeyIn(cluster string, key types.NamespacedName) string {
+	if cluster == "" {
+		return KeyOf(key)
+	}
+	return cluster + ClusterMark + KeyOf(key)
+}
+
 // KeyOf returns the key of an object as a store has it.
 func KeyOf(key types.NamespacedName) string {
 	if key.Namespace == "" {

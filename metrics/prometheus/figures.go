@@ -71,10 +71,16 @@ var informerFigures = []figure[informer.Health]{
 		greatest, func(h *informer.Health) float64 { return h.SourceWaiting.Seconds() }),
 	figureOf(informerLabels, "informer_namespaces", prom.GaugeValue, "How many namespaces the informer reads; absent if it reads one source.",
 		sum, func(h *informer.Health) float64 {
-			return namespaces(h, func(informer.NamespaceHealth) bool { return true })
+			return regions(h.Namespaces, func(informer.SourceHealth) bool { return true })
 		}),
 	figureOf(informerLabels, "informer_namespaces_unread", prom.GaugeValue, "How many of its namespaces have not been listed, or cannot be read now; absent if it reads one source.",
-		sum, func(h *informer.Health) float64 { return namespaces(h, unread) }),
+		sum, func(h *informer.Health) float64 { return regions(h.Namespaces, unread) }),
+	figureOf(informerLabels, "informer_clusters", prom.GaugeValue, "How many clusters the informer reads; absent if it is not over clusters.",
+		sum, func(h *informer.Health) float64 {
+			return regions(h.Clusters, func(informer.SourceHealth) bool { return true })
+		}),
+	figureOf(informerLabels, "informer_clusters_unread", prom.GaugeValue, "How many of its clusters have not been listed, or cannot be read now; absent if it is not over clusters.",
+		sum, func(h *informer.Health) float64 { return regions(h.Clusters, unread) }),
 	figureOf(informerLabels, "informer_store_failing", prom.GaugeValue, "Whether an operation on the store is failing, or has not returned for more than 10 s.",
 		greatest, func(h *informer.Health) float64 { return flag(h.StoreError != nil) }),
 	figureOf(informerLabels, "informer_store_busy_seconds", prom.GaugeValue, "How long the current operation on the store has taken so far; 0 if there is none.",
@@ -254,21 +260,21 @@ func objects(h *informer.Health) float64 {
 	return float64(h.Objects)
 }
 
-// namespaces returns how many namespaces of an informer are so.
-func namespaces(h *informer.Health, are func(informer.NamespaceHealth) bool) float64 {
-	if h.Namespaces == nil {
+// regions returns how many namespaces or clusters of an informer are so.
+func regions(all []informer.SourceHealth, are func(informer.SourceHealth) bool) float64 {
+	if all == nil {
 		return math.NaN()
 	}
 	n := 0
-	for _, namespace := range h.Namespaces {
-		if are(namespace) {
+	for _, one := range all {
+		if are(one) {
 			n++
 		}
 	}
 	return float64(n)
 }
 
-func unread(n informer.NamespaceHealth) bool {
+func unread(n informer.SourceHealth) bool {
 	return !n.Synced || n.SourceFailures > 0 || n.SourceWaiting > 0
 }
 

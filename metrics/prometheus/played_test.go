@@ -42,7 +42,7 @@ func TestMembersOfOneNameAreOneSeries(t *testing.T) {
 	}
 	m := fixed(informer.Health{
 		Name: "i", Store: "valkey a", Synced: true, Watching: true, Stopped: true, LastList: late, LastContact: early, LastProgress: late, ResourceVersion: "20",
-		Objects: 3, Namespaces: []informer.NamespaceHealth{{Synced: true}, {}, {Synced: true, SourceFailures: 1}}, Queued: 4, SourceFailures: 5, SourceWaiting: time.Second, StoreBusy: time.Second, Refused: 6, Foreign: 8, Tombstones: 7,
+		Objects: 3, Namespaces: []informer.SourceHealth{{Synced: true}, {}, {Synced: true, SourceFailures: 1}}, Clusters: []informer.SourceHealth{{Synced: true}, {}}, Queued: 4, SourceFailures: 5, SourceWaiting: time.Second, StoreBusy: time.Second, Refused: 6, Foreign: 8, Tombstones: 7,
 		Decoding: informer.DecodingHealth{Objects: 9, Left: 10}, Undecodable: 11, Memory: informer.MemoryHealth{Objects: 12, Saved: 13, ListPeak: 14},
 		Watchers: stats(
 			informer.WatcherStats{Name: "w", Synced: true, Pending: 1, Delivered: 2, Failed: 3, Retried: 4, Merged: 5, OldestWaiting: time.Second},
@@ -50,7 +50,7 @@ func TestMembersOfOneNameAreOneSeries(t *testing.T) {
 			informer.WatcherStats{Name: "other", Synced: true}),
 	}, informer.Health{
 		Name: "i", Store: "valkey b\xff", Watching: true, LastList: early, LastContact: late, LastProgress: late, ResourceVersion: "9",
-		Objects: 30, Namespaces: []informer.NamespaceHealth{{Synced: true, SourceWaiting: time.Minute}}, Queued: 40, SourceFailures: 50, SourceWaiting: time.Minute, StoreError: errors.New("broken"), StoreBusy: time.Minute, Refused: 60, Foreign: 80, Tombstones: 70,
+		Objects: 30, Namespaces: []informer.SourceHealth{{Synced: true, SourceWaiting: time.Minute}}, Queued: 40, SourceFailures: 50, SourceWaiting: time.Minute, StoreError: errors.New("broken"), StoreBusy: time.Minute, Refused: 60, Foreign: 80, Tombstones: 70,
 		Decoding: informer.DecodingHealth{Objects: 90, Left: 100}, Undecodable: 110, Memory: informer.MemoryHealth{Objects: 120, Saved: 130, ListPeak: 140},
 		Watchers: stats(informer.WatcherStats{Name: "w", Pending: 100, Delivered: 200, Failed: 300, Retried: 400, Merged: 500}),
 	}, informer.Health{ // times and versions that no clock and no server of today has

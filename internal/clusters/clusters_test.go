@@ -1,0 +1,469 @@
+package clusters_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/customcacheinformer/informer"
+	"github.com/customcacheinformer/informer/informertest"
+	"github.com/customcacheinformer/informer/internal/testkit"
+)
+
+func check(t *testing.T, what string, got, want any) {
+	t.Helper()
+	if fmt.Sprint(got) != fmt.Sprint(want) {
+		t.Errorf("%s: %v, want %v", what, got, want)
+	}
+}
+
+func TestClustersComeAndGo(t *testing.T) {
+	each(t, func(t *testing.T, opts options) {
+		opts.Indexers = informer.Indexers[configMap]{"value": func(obj configMap) ([]string, error) { return []string{obj.Data["value"]}, nil }}
+		w := newWorld(t, opts)
+		v, crew := w.watch(informer.WatcherOptions{}), w.watch(informer.WatcherOptions{Name: "crew", Workers: 3})
+		w.engage("east", testkit.Object("x", "1"), testkit.Object("y", "1"))
+		w.engage("gone", testkit.Object("x", "1"))
+		<-w.disengage("gone", informer.LeaveDeleted) // before Run
+		testkit.Start(t, w.CustomCacheInformer)
+		time.Sleep(time.Second)
+		w.check([]string{"east"}, v, crew)
+		v.take()
+
+		w.engage("west", testkit.Object("x", "1"), testkit.Object("z", "2"))
+		w.cluster("east").Apply(testkit.Object("x", "2"))
+		time.Sleep(time.Second)
+		w.check([]string{"east", "west"}, v, crew)
+		check(t, "events", v.take(), []string{"initial added west|x", "initial added west|z", "watch updated east|x"})
+		for cluster, want := range map[string]int{"east": 1, "west": 1} {
+			objs, err := w.In(cluster).ByIndex("value", "2")
+			if len(objs) != want || err != nil {
+				t.Errorf("%s has %d objects with the value 2, want %d (%v)", cluster, len(objs), want, err)
+			}
+			objs, err = w.In(cluster).List("default", nil)
+			if len(objs) != 2 || err != nil {
+				t.Errorf("%s has %d objects in its namespace (%v)", cluster, len(objs), err)
+			}
+		}
+		if objs, err := w.ByIndex("value", "2"); len(objs) != 2 || err != nil {
+			t.Errorf("all: %d objects with the value 2 (%v)", len(objs), err)
+		}
+		s, err := w.Snapshot()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, exists, err := s.In("west").Get(key("z")); !exists || err != nil {
+			t.Errorf("the snapshot of west has no z: %v", err)
+		}
+		if _, exists, err := s.In("east").Get(key("z")); exists || err != nil {
+			t.Errorf("the snapshot of east has z: %v", err)
+		}
+		late := w.watch(informer.WatcherOptions{Name: "late"})
+		time.Sleep(time.Second)
+		w.check([]string{"east", "west"}, v, crew, late)
+
+		left := w.disengage("west", informer.LeaveDeleted)
+		<-left
+		synctest.Wait()
+		w.check([]string{"east"}, v, crew, late)
+		check(t, "deletes", v.take(), []string{"left deleted west|x", "left deleted west|z"})
+		if _, _, err := w.In("west").Get(key("x")); !errors.Is(err, informer.ErrNotEngaged) || !errors.Is(err, informer.ErrPermanent) {
+			t.Errorf("Get: %v", err)
+		}
+		w.engage("west")
+		time.Sleep(time.Second)
+		w.check([]string{"east", "west"}, v, crew, late)
+
+		for _, watcher := range []*views{v, crew, late} {
+			watcher.take()
+		}
+		<-w.disengage("east", informer.LeaveSilently)
+		synctest.Wait()
+		for _, watcher := range []*views{v, crew, late} {
+			check(t, "events of the leave", watcher.take(), []string{})
+			watcher.forget("east")
+		}
+		w.check([]string{"west"}, v, crew, late)
+		_, _ = w.cluster("east").Delete(key("x"))
+		w.engage("east")
+		time.Sleep(time.Second)
+		w.check([]string{"east", "west"}, v, crew, late)
+		check(t, "events", v.take(), []string{"initial added east|y"})
+		// Versions of several clusters cannot be compared.
+		if got := w.ResourceVersion(); got != "" {
+			t.Errorf("the version of all clusters is %q", got)
+		}
+		if err := w.WaitForVersionIn(testkit.Within(t, time.Second), "east", w.cluster("east").ResourceVersion()); err != nil {
+			t.Error(err)
+		}
+		var versions []string
+		for _, at := range w.Versions() {
+			versions = append(versions, at.Cluster+" "+at.ResourceVersion)
+		}
+		check(t, "versions", versions, []string{"west " + w.cluster("west").ResourceVersion(), "east " + w.cluster("east").ResourceVersion()})
+	})
+}
+
+// A cluster that hangs or is refused does not hold up the others.
+func TestADeadClusterHoldsUpNoOther(t *testing.T) {
+	each(t, func(t *testing.T, opts options) {
+		opts.ErrorHandler = testkit.Ignore
+		w := newWorld(t, opts)
+		v := w.watch(informer.WatcherOptions{})
+		w.engage("well", testkit.Object("x", "1"))
+		for _, name := range []string{"hangs", "refuses"} {
+			w.cluster(name, testkit.Object("x", "1"))
+		}
+		w.cluster("refuses").Fail("list", testkit.Forbidden("configmaps"), -1)
+		w.cluster("refuses").Fail("watch", testkit.Forbidden("configmaps"), -1)
+		w.cluster("hangs").SetFaults(informertest.Faults{HoldLists: true, Mute: true})
+		w.engage("hangs")
+		w.engage("refuses")
+		testkit.Start(t, w.CustomCacheInformer)
+		time.Sleep(29 * time.Second)
+		if w.HasSynced() {
+			t.Error("it has not waited for 30 s")
+		}
+		if err := w.WaitForSyncIn(t.Context(), "well"); err != nil {
+			t.Error(err)
+		}
+		time.Sleep(2 * time.Second)
+		if !w.HasSynced() || w.Health().Ready() != nil {
+			t.Errorf("it still waits: %v", w.Health().Ready())
+		}
+		h := w.Health()
+		var synced []string
+		for _, c := range h.Clusters {
+			synced = append(synced, fmt.Sprintf("%s %t %t", c.Cluster, c.Synced, c.SourceFailures > 0))
+		}
+		check(t, "health", synced, []string{"well true false", "hangs false false", "refuses false true"})
+		err := w.WaitForSyncIn(testkit.Within(t, time.Second), "refuses")
+		var late *informer.SyncError
+		if !errors.As(err, &late) || !strings.Contains(err.Error(), "forbidden") || !strings.Contains(err.Error(), "cluster refuses") {
+			t.Errorf("WaitForSyncIn: %v", err)
+		}
+		w.cluster("well").Apply(testkit.Object("x", "2"))
+		w.cluster("refuses").Heal()
+		w.cluster("hangs").SetFaults(informertest.Faults{})
+		time.Sleep(5 * time.Minute)
+		w.check([]string{"well", "hangs", "refuses"}, v)
+	})
+}
+
+func TestTheWaitForTheFirstLists(t *testing.T) {
+	for name, c := range map[string]struct {
+		wait     time.Duration
+		clusters []string // that hang, beside one that does not unless it is left out
+		well     bool
+		synced   time.Duration
+	}{
+		"none is engaged":            {synced: 0},
+		"all answer":                 {well: true, synced: 0},
+		"one hangs":                  {well: true, clusters: []string{"a"}, synced: 30 * time.Second},
+		"a shorter wait":             {well: true, wait: time.Second, clusters: []string{"a"}, synced: time.Second},
+		"no limit":                   {well: true, wait: -1, clusters: []string{"a"}, synced: 10 * time.Minute},
+		"all hang":                   {clusters: []string{"a", "b"}, synced: 10 * time.Minute},
+		"nothing else is waited for": {well: true, clusters: []string{"a", "b", "c"}, synced: 30 * time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				inf, err := informer.NewOverClusters(options{WatchList: informer.WatchListOff, ErrorHandler: testkit.Ignore}, informer.ClusterOptions{SyncWait: c.wait})
+				if err != nil {
+					t.Fatal(err)
+				}
+				w := &world{inf, t, map[string]*source{}}
+				for _, name := range c.clusters {
+					w.cluster(name).SetFaults(informertest.Faults{HoldLists: true})
+					w.engage(name)
+				}
+				if c.well {
+					w.engage("well", testkit.Object("x", "1"))
+				}
+				testkit.Start(t, inf.CustomCacheInformer)
+				begun := time.Now()
+				healed := time.AfterFunc(10*time.Minute, func() {
+					for _, name := range c.clusters {
+						w.cluster(name).SetFaults(informertest.Faults{})
+					}
+				})
+				defer healed.Stop()
+				if err := inf.WaitForSync(t.Context()); err != nil {
+					t.Error(err)
+				}
+				if took := time.Since(begun); took != c.synced {
+					t.Errorf("it has synced after %v, want %v", took, c.synced)
+				}
+			})
+		})
+	}
+}
+
+// lists counts the lists of a source, first streams included.
+func lists(s *source) (n int) {
+	for _, r := range s.Requests() {
+		if r.Verb == "list" && r.Options.Limit != 1 || r.Options.SendInitialEvents != nil {
+			n++
+		}
+	}
+	return n
+}
+
+func TestNewCredentialsOfACluster(t *testing.T) {
+	each(t, func(t *testing.T, opts options) {
+		opts.ErrorHandler = testkit.Ignore
+		w := newWorld(t, opts)
+		v := w.watch(informer.WatcherOptions{})
+		east := w.cluster("east", testkit.Object("x", "1"))
+		wire := func() *credentials { return &credentials{Source: east} }
+		first := wire()
+		if err := w.Engage("east", informer.ClusterSource{Source: first, UID: "1"}); err != nil {
+			t.Fatal(err)
+		}
+		replace := func(to cache.ListerWatcher) {
+			t.Helper()
+			if err := w.Replace("east", informer.ClusterSource{Source: to, UID: "1"}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		replace(first) // before Run
+		testkit.Start(t, w.CustomCacheInformer)
+		time.Sleep(time.Second)
+		w.check([]string{"east"}, v)
+		v.take()
+
+		before := lists(east)
+		for n := range 5 { // the old ones work still, or have been refused for some time
+			if n > 2 {
+				first.revoke()
+				east.Disconnect()
+				time.Sleep(time.Hour)
+			}
+			east.Apply(testkit.Object("x", fmt.Sprint("a", n)))
+			second := wire()
+			replace(second)
+			synctest.Wait()
+			first.revoke()
+			east.Disconnect()
+			time.Sleep(time.Second)
+			east.Apply(testkit.Object("x", fmt.Sprint("b", n)))
+			time.Sleep(time.Second)
+			w.check([]string{"east"}, v)
+			first = second
+		}
+		check(t, "lists", lists(east), before)
+		check(t, "events", len(v.take()), 10)
+		if got := w.Health().Clusters; len(got) != 1 || got[0].SourceFailures != 0 || !got[0].Watching {
+			t.Errorf("%+v", got)
+		}
+
+		// Another cluster takes the place of the old one, or one that may be another.
+		for _, uid := range []types.UID{"2", ""} {
+			other := informertest.NewSource(testkit.Object("x", "1"), testkit.Object("y", "1"))
+			if err := w.Replace("east", informer.ClusterSource{Source: other, UID: uid}); err != nil {
+				t.Fatal(err)
+			}
+			w.sources["east"] = other
+			time.Sleep(time.Second)
+			w.check([]string{"east"}, v)
+			told := v.take()
+			check(t, "events with UID "+string(uid), told[:2], []string{"initial added east|x", "initial added east|y"})
+			check(t, "delete with UID "+string(uid), slices.Contains(told, "left deleted east|x"), true)
+			if err := w.Replace("east", informer.ClusterSource{Source: east}); err != nil {
+				t.Fatal(err)
+			}
+			w.sources["east"] = east
+			time.Sleep(time.Second)
+			w.check([]string{"east"}, v)
+			v.take()
+		}
+	})
+}
+
+// New credentials may come in the middle of a list.
+func TestNewCredentialsInTheMiddleOfAList(t *testing.T) {
+	each(t, func(t *testing.T, opts options) {
+		opts.ErrorHandler = testkit.Ignore
+		var w *world
+		turns := 0
+		east := informertest.NewSource(testkit.Object("u", "1"), testkit.Object("v", "1"), testkit.Object("w", "1"), testkit.Object("x", "1"))
+		opts.Transform = func(obj configMap) (configMap, error) {
+			if turns++; turns == 3 || turns == 9 {
+				_, _ = east.Delete(key("u"))
+				if err := w.Replace("east", informer.ClusterSource{Source: &credentials{Source: east}, UID: "1"}); err != nil {
+					t.Error(err)
+				}
+			}
+			return obj, nil
+		}
+		w = newWorld(t, opts)
+		v := w.watch(informer.WatcherOptions{})
+		w.sources["east"] = east
+		if err := w.Engage("east", informer.ClusterSource{Source: east, UID: "1"}); err != nil {
+			t.Fatal(err)
+		}
+		testkit.Start(t, w.CustomCacheInformer)
+		time.Sleep(time.Minute)
+		w.check([]string{"east"}, v)
+		east.Apply(testkit.Object("u", "2"))
+		east.Expire() // the next list is the second one
+		time.Sleep(time.Minute)
+		w.check([]string{"east"}, v)
+	})
+}
+
+// New credentials in the middle of a list do not lead back to the version before it.
+func TestNewCredentialsDoNotLeadBack(t *testing.T) {
+	each(t, func(t *testing.T, opts options) {
+		opts.ErrorHandler = testkit.Ignore
+		east := informertest.NewSource(testkit.Object("u", "1"), testkit.Object("v", "1"), testkit.Object("w", "1"))
+		var w *world
+		again := false
+		opts.Transform = func(obj configMap) (configMap, error) {
+			if obj.Name == "v" && obj.Data["value"] == "3" && !again {
+				again = true
+				time.Sleep(time.Second) // the objects before it are told
+				if err := w.Replace("east", informer.ClusterSource{Source: &credentials{Source: east}, UID: "1"}); err != nil {
+					t.Error(err)
+				}
+			}
+			return obj, nil
+		}
+		w = newWorld(t, opts)
+		v := w.watch(informer.WatcherOptions{})
+		w.sources["east"] = east
+		first := &credentials{Source: east}
+		if err := w.Engage("east", informer.ClusterSource{Source: first, UID: "1"}); err != nil {
+			t.Fatal(err)
+		}
+		testkit.Start(t, w.CustomCacheInformer)
+		time.Sleep(time.Second)
+		east.SetFaults(informertest.Faults{Mute: true})
+		for _, value := range []string{"2", "3"} {
+			for _, name := range []string{"u", "v", "w"} {
+				east.Apply(testkit.Object(name, value))
+			}
+		}
+		first.expired.Store(true) // one of the API servers does not know the history
+		east.Disconnect()
+		east.SetFaults(informertest.Faults{})
+		time.Sleep(time.Minute)
+		w.check([]string{"east"}, v)
+		if !again {
+			t.Error("there was no second list")
+		}
+		seen := map[string]string{}
+		for _, e := range v.events {
+			if name, value := e.Key().Name, e.New.Data["value"]; value < seen[name] {
+				t.Errorf("%s is %s after %s", name, value, seen[name])
+			} else {
+				seen[name] = value
+			}
+		}
+	})
+}
+
+// After a change of the credentials, an object that could not be used is missing still.
+func TestNewCredentialsDoNotMakeAStateExact(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, options{Queue: informer.QueueRealFIFO, ErrorHandler: testkit.Ignore, Transform: func(obj configMap) (configMap, error) {
+			if obj.Data["value"] == "bad" {
+				return nil, errors.New("bad")
+			}
+			return obj, nil
+		}})
+		east := w.cluster("east", testkit.Object("x", "1"))
+		from := informer.ClusterSource{Source: east, UID: "1"}
+		if err := w.Engage("east", from); err != nil {
+			t.Fatal(err)
+		}
+		testkit.Start(t, w.CustomCacheInformer)
+		version := func() string {
+			time.Sleep(time.Second)
+			s, err := w.Snapshot()
+			if err != nil {
+				t.Fatal(err)
+			}
+			return fmt.Sprint(s.Versions())
+		}
+		check(t, "version", version(), "["+east.ResourceVersion()+"]")
+		east.Apply(testkit.Object("x", "bad"))
+		check(t, "version with a bad object", version(), "[]")
+		if err := w.Replace("east", from); err != nil {
+			t.Fatal(err)
+		}
+		check(t, "version with new credentials", version(), "[]")
+	})
+}
+
+// The events that Select makes have a cluster, too.
+func TestSelectKnowsTheCluster(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, options{ErrorHandler: testkit.Ignore})
+		var told []string
+		fail := true
+		s := informer.Select(informer.WatcherFunc[configMap](func(_ context.Context, e event) error {
+			told = append(told, e.Type.String()+" "+e.Cluster())
+			if fail {
+				return errors.New("failed")
+			}
+			return nil
+		}), func(obj configMap) bool { return obj.Data["value"] == "1" })
+		testkit.AddWatcher(t, w.CustomCacheInformer, s, informer.WatcherOptions{Retry: informer.Backoff(time.Minute, time.Minute, 0)})
+		testkit.Start(t, w.CustomCacheInformer)
+		w.engage("east", testkit.Object("x", "1"))
+		time.Sleep(time.Second)
+		synctest.Wait()
+		fail = false
+		w.cluster("east").Apply(testkit.Object("x", "2"))
+		time.Sleep(time.Hour)
+		synctest.Wait()
+		check(t, "events", told, []string{"added east", "deleted east"})
+	})
+}
+
+// credentials are one way to reach a source, which may be refused.
+type credentials struct {
+	Source  *source
+	revoked atomic.Bool
+	expired atomic.Bool // the next watch is
+}
+
+func (c *credentials) revoke() { c.revoked.Store(true) }
+
+func (c *credentials) ListWithContext(ctx context.Context, opts metav1.ListOptions) (list runtime.Object, err error) {
+	if c.revoked.Load() {
+		return nil, apierrors.NewUnauthorized("revoked")
+	}
+	return c.Source.ListWithContext(ctx, opts)
+}
+
+func (c *credentials) WatchWithContext(ctx context.Context, opts metav1.ListOptions) (watch.Interface, error) {
+	switch {
+	case c.revoked.Load():
+		return nil, apierrors.NewUnauthorized("revoked")
+	case c.expired.Swap(false):
+		return nil, apierrors.NewResourceExpired("too old")
+	}
+	return c.Source.WatchWithContext(ctx, opts)
+}
+
+func (c *credentials) List(opts metav1.ListOptions) (runtime.Object, error) {
+	return c.ListWithContext(context.Background(), opts)
+}
+
+func (c *credentials) Watch(opts metav1.ListOptions) (watch.Interface, error) {
+	return c.WatchWithContext(context.Background(), opts)
+}

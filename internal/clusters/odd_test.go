@@ -1,0 +1,252 @@
+package clusters_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/customcacheinformer/informer"
+	"github.com/customcacheinformer/informer/informertest"
+	"github.com/customcacheinformer/informer/internal/testkit"
+)
+
+func refuses(t *testing.T, err error, says string) {
+	t.Helper()
+	if err == nil || !strings.Contains(err.Error(), says) {
+		t.Errorf("got %v, want it to say %q", err, says)
+	}
+}
+
+func TestClustersThatCannotBeEngaged(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, options{Name: "maps"})
+		stop := testkit.Start(t, w.CustomCacheInformer)
+		w.engage("east", testkit.Object("x", "1"))
+		src := informer.ClusterSource{Source: w.cluster("east")}
+		for name, says := range map[string]string{
+			"":                       "the name is empty",
+			"east":                   `informer maps: Engage of cluster "east": the cluster is engaged already`,
+			"a|b":                    `"|"`,
+			"a b":                    "a space",
+			"a\nb":                   "cannot be printed",
+			"a\x00":                  "cannot be printed",
+			"a\xff":                  "cannot be printed",
+			strings.Repeat("a", 254): "longer than 253 bytes",
+		} {
+			refuses(t, w.Engage(name, src), says)
+			if name != "east" {
+				refuses(t, w.Replace(name, src), "cluster")
+			}
+		}
+		for _, name := range []string{"team/east", "east#1", "ost.example.com", strings.Repeat("ä", 126)} {
+			if err := w.Engage(name, src); err != nil {
+				t.Error(err)
+			}
+			w.sources[name] = w.cluster("east")
+		}
+		time.Sleep(time.Second)
+		w.check(w.Engaged())
+		refuses(t, w.Engage("west", informer.ClusterSource{}), "the source (lw) is nil")
+		refuses(t, w.Replace("east", informer.ClusterSource{}), "the source (lw) is nil")
+		refuses(t, w.Replace("west", src), "not engaged")
+		for _, leave := range []informer.Leave{0, 3} {
+			_, err := w.Disengage("east", leave)
+			refuses(t, err, "leave is ")
+		}
+		_, err := w.Disengage("west", informer.LeaveDeleted)
+		if !errors.Is(err, informer.ErrNotEngaged) {
+			t.Error(err)
+		}
+		stop()
+		if err := w.Engage("late", src); !errors.Is(err, informer.ErrStopped) {
+			t.Error(err)
+		}
+		if _, err := w.Disengage("east", informer.LeaveDeleted); !errors.Is(err, informer.ErrStopped) {
+			t.Error(err)
+		}
+	})
+}
+
+// A method that would have to know the cluster returns an error.
+func TestAKeyNeedsACluster(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, options{})
+		testkit.Start(t, w.CustomCacheInformer)
+		w.engage("east", testkit.Object("x", "1"))
+		time.Sleep(time.Second)
+		_, _, err := w.Get(key("x"))
+		refuses(t, err, "see In")
+		s, err := w.Snapshot()
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, _, err = s.Get(key("x"))
+		refuses(t, err, "see In")
+		refuses(t, w.WaitFor(t.Context(), key("x"), func(configMap, bool) bool { return true }), "see In")
+		refuses(t, w.WaitForVersion(t.Context(), "", "1"), "WaitForVersionIn")
+		_, err = w.ServerVersion(t.Context(), "")
+		refuses(t, err, "does not read")
+		refuses(t, w.SetNamespaces(nil), "NewInNamespaces")
+		refuses(t, w.WaitForSyncIn(t.Context(), "west"), "not engaged")
+		refuses(t, w.WaitForVersionIn(t.Context(), "west", "1"), "not engaged")
+		if _, err := w.In("west").List("", nil); !errors.Is(err, informer.ErrNotEngaged) {
+			t.Error(err)
+		}
+		if _, err := w.In("west").ByIndex(cache.NamespaceIndex, "default"); !errors.Is(err, informer.ErrNotEngaged) {
+			t.Error(err)
+		}
+		for range w.In("west").All() {
+			t.Error("west has an object")
+		}
+		if objs, err := s.In("west").List("", nil); len(objs) > 0 || err != nil {
+			t.Errorf("%v, %v", objs, err)
+		}
+		func() {
+			defer func() {
+				if fmt.Sprint(recover()) != "informer ConfigMap: SharedIndexInformer: client-go's keys have no clusters" {
+					t.Error("SharedIndexInformer has not panicked")
+				}
+			}()
+			w.SharedIndexInformer()
+		}()
+		for _, opts := range []options{{Store: cache.NewStore(cache.MetaNamespaceKeyFunc)}, {Durable: informertest.NewDurable()}} {
+			_, err := informer.NewOverClusters(opts, informer.ClusterOptions{})
+			refuses(t, err, "Options.Store or Options.Durable is set")
+		}
+		// An informer over one cluster has no clusters.
+		one := testkit.NewInformer(t, w.cluster("east"), options{Name: "one"})
+		v := newViews()
+		testkit.AddWatcher(t, one, v, informer.WatcherOptions{})
+		testkit.Start(t, one)
+		time.Sleep(time.Second)
+		check(t, "events", v.take(), []string{"initial added |x"})
+	})
+}
+
+// A wait ends when its cluster leaves.
+func TestAWaitForAClusterThatLeaves(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, options{WatchList: informer.WatchListOff})
+		w.cluster("east", testkit.Object("x", "1")).SetFaults(informertest.Faults{HoldLists: true})
+		w.engage("east")
+		testkit.Start(t, w.CustomCacheInformer)
+		waits := make(chan error, 2)
+		go func() { waits <- w.WaitForSyncIn(t.Context(), "east") }()
+		go func() { waits <- w.WaitForVersionIn(t.Context(), "east", "1") }()
+		synctest.Wait()
+		left := w.disengage("east", informer.LeaveDeleted)
+		for range 2 {
+			if err := <-waits; !errors.Is(err, informer.ErrNotEngaged) {
+				t.Error(err)
+			}
+		}
+		<-left
+		synctest.Wait()
+		if !w.HasSynced() {
+			t.Error("it waits for a cluster that has left")
+		}
+	})
+}
+
+// Any callback may change the set, and while it is called a name may leave and return several times.
+func TestACallbackEngagesAndDisengages(t *testing.T) {
+	for name, arrange := range map[string]func(opts *options, change func()) informer.ResourceWatcher[configMap]{
+		"Transform": func(opts *options, change func()) informer.ResourceWatcher[configMap] {
+			opts.Transform = func(obj configMap) (configMap, error) { change(); return obj, nil }
+			return nil
+		},
+		"index function": func(opts *options, change func()) informer.ResourceWatcher[configMap] {
+			opts.Indexers = informer.Indexers[configMap]{"x": func(configMap) ([]string, error) { change(); return nil, nil }}
+			return nil
+		},
+		"Observer": func(opts *options, change func()) informer.ResourceWatcher[configMap] {
+			opts.Observer = &informer.Observer{Apply: func(informer.ApplyInfo) { change() }}
+			return nil
+		},
+		"watcher": func(_ *options, change func()) informer.ResourceWatcher[configMap] {
+			return informer.WatcherFunc[configMap](func(context.Context, event) error { change(); return nil })
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			each(t, func(t *testing.T, opts options) {
+				var w *world
+				var once sync.Once
+				extra := arrange(&opts, func() {
+					once.Do(func() {
+						for range 5 {
+							w.engage("west")
+							w.disengage("west", informer.LeaveDeleted)
+							w.engage("west")
+							w.disengage("west", informer.LeaveSilently)
+						}
+						w.disengage("east", informer.LeaveDeleted)
+						w.engage("east")
+						w.engage("west")
+						if err := w.Replace("west", informer.ClusterSource{Source: w.sources["west"]}); err != nil {
+							t.Error(err)
+						}
+						_ = w.Engaged()
+						_, _ = w.In("east").List("", nil)
+					})
+				})
+				w = newWorld(t, opts)
+				v := w.watch(informer.WatcherOptions{})
+				if extra != nil {
+					testkit.AddWatcher(t, w.CustomCacheInformer, extra, informer.WatcherOptions{Name: name})
+				}
+				w.cluster("west", testkit.Object("x", "1"), testkit.Object("y", "1"))
+				w.engage("east", testkit.Object("x", "1"), testkit.Object("z", "1"))
+				testkit.Start(t, w.CustomCacheInformer)
+				time.Sleep(time.Minute)
+				w.check([]string{"east", "west"}, v)
+			})
+		})
+	}
+}
+
+// A set that changes leaves nothing behind.
+func TestTenThousandClusters(t *testing.T) {
+	testkit.EachQueue(t, func(t *testing.T, queue informer.QueueKind) {
+		w := newWorld(t, options{Queue: queue, WatchList: informer.WatchListOff})
+		w.engage("keep", testkit.Object("x", "1"))
+		testkit.Start(t, w.CustomCacheInformer)
+		src, n := informertest.NewSource(testkit.Object("x", "1")), 0
+		change := func(times int) (goroutines int, heap uint64) {
+			for range times {
+				n++
+				name := fmt.Sprint("n", n)
+				if err := w.Engage(name, informer.ClusterSource{Source: src}); err != nil {
+					t.Fatal(err)
+				}
+				if n%2 == 0 {
+					synctest.Wait()
+				}
+				w.disengage(name, informer.Leave(1+n%3/2))
+			}
+			src.Apply(testkit.Object("x", fmt.Sprint(n))) // the source forgets watches that have ended at its next event
+			time.Sleep(time.Hour)
+			runtime.GC()
+			var m runtime.MemStats
+			runtime.ReadMemStats(&m)
+			return runtime.NumGoroutine(), m.HeapAlloc
+		}
+		times := 5000
+		if testing.Short() {
+			times = 500
+		}
+		goroutines, heap := change(times)
+		after, heapAfter := change(times)
+		if after > goroutines || heapAfter > heap+heap/10+100<<10 {
+			t.Errorf("%d goroutines and %d bytes after %d changes, %d and %d after as many more", goroutines, heap, times, after, heapAfter)
+		}
+		w.check([]string{"keep"})
+	})
+}
