@@ -154,11 +154,11 @@ func (c *Controller[K]) attach(sources []Source[K]) error {
 	watchers := map[any]int{} // by informer
 	own := false              // there is a For
 	for i, s := range sources {
-		if s.attach == nil {
-			return fmt.Errorf("source %d is the zero Source", i+1)
-		}
-		if s.err != nil {
+		switch {
+		case s.err != nil:
 			return fmt.Errorf("source %d: %w", i+1, s.err)
+		case s.attach == nil:
+			return fmt.Errorf("source %d is the zero Source", i+1)
 		}
 		name := c.opts.Name
 		if watchers[s.informer]++; watchers[s.informer] > 1 {
@@ -177,6 +177,7 @@ func (c *Controller[K]) attach(sources []Source[K]) error {
 		}
 		own = own || s.own
 	}
+	c.ready.shares = newShares[K](max(1, c.opts.Workers))
 	for i, s := range sources {
 		if s.clusterScoped && c.scope.namespaced.Load() { // an informer over namespaces
 			return fmt.Errorf("source %d: Owns: %w: Owners.ClusterScoped is set, and the objects of For have a namespace", i+1, errScope)

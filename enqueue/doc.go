@@ -22,6 +22,8 @@
 // them. Its Health, the page of package debug and the metrics show the controller. Over an
 // [informer.Durable], no delete is lost, see [Controller].
 //
+// [InClusters] and [WatchesIn] are for informers over many clusters.
+//
 // # Logging
 //
 // A controller logs with the logger of the ctx of its Run, as klog.FromContext finds it.
@@ -52,5 +54,5 @@ package enqueue
 //     keys.go and change.go, scope.go knows which keys no object can have, health.go shows how it is doing, and
 //     late.go for which members it waits.
 //   - standby.go keeps the keys until the program is elected, and shards.go divides them over replicas.
-//   - worker.go makes the calls, queue.go plans them, state.go notes what they do, deletes.go which deletes they
+//   - worker.go makes the calls, queue.go plans them, shares.go divides the workers between clusters, state.go notes what they do, deletes.go which deletes they
 //     have handled, and error.go is their error.

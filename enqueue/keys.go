@@ -9,9 +9,19 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 
 	"github.com/customcacheinformer/informer"
+	"github.com/customcacheinformer/informer/internal/object"
 )
 
-func keyOf[T informer.Object](_ context.Context, obj T) ([]types.NamespacedName, error) {
+// Key is the key of an object in one of several clusters, see [InClusters].
+type Key struct {
+	Cluster string
+	types.NamespacedName
+}
+
+// String returns the key as errors and logs have it, such as "east|default/web".
+func (k Key) String() string { return k.Cluster + object.ClusterMark + k.NamespacedName.String() }
+
+func keyOf[T informer.Object](_ context.Context, _ string, obj T) ([]types.NamespacedName, error) {
 	return []types.NamespacedName{{Namespace: obj.GetNamespace(), Name: obj.GetName()}}, nil
 }
 
@@ -33,8 +43,8 @@ type Owners struct {
 	ClusterScoped bool
 }
 
-func ownersOf[T informer.Object](owners Owners) func(context.Context, T) ([]types.NamespacedName, error) {
-	return func(_ context.Context, obj T) ([]types.NamespacedName, error) { return owners.of(obj), nil }
+func ownersOf[T informer.Object](owners Owners) func(context.Context, string, T) ([]types.NamespacedName, error) {
+	return func(_ context.Context, _ string, obj T) ([]types.NamespacedName, error) { return owners.of(obj), nil }
 }
 
 func (o Owners) of(obj metav1.Object) (keys []types.NamespacedName) {
@@ -55,7 +65,7 @@ func (o Owners) of(obj metav1.Object) (keys []types.NamespacedName) {
 // mapper decides which keys an event leads to.
 type mapper[T informer.Object, K comparable] struct {
 	changes []Change
-	keys    func(ctx context.Context, obj T) ([]K, error)
+	keys    func(ctx context.Context, cluster string, obj T) ([]K, error)
 }
 
 // wants reports whether an update matters. A merged event may hide a state in between, and that
@@ -67,10 +77,10 @@ func (m mapper[T, K]) wants(e informer.Event[T]) bool {
 
 // of returns the keys of all states, or none if keys fails. It returns each key once: a key that
 // is added again while a quick worker has it would be reconciled again.
-func (m mapper[T, K]) of(ctx context.Context, states ...T) ([]K, error) {
+func (m mapper[T, K]) of(ctx context.Context, cluster string, states ...T) ([]K, error) {
 	var all []K
 	for _, obj := range states {
-		keys, err := m.keys(ctx, obj)
+		keys, err := m.keys(ctx, cluster, obj)
 		if err != nil {
 			return nil, err
 		}
@@ -87,4 +97,16 @@ func (m mapper[T, K]) of(ctx context.Context, states ...T) ([]K, error) {
 		}
 	}
 	return distinct, nil
+}
+
+// lift returns the mapper of the same keys with their clusters.
+func lift[T informer.Object](m mapper[T, types.NamespacedName]) mapper[T, Key] {
+	return mapper[T, Key]{m.changes, func(ctx context.Context, cluster string, obj T) ([]Key, error) {
+		keys, err := m.keys(ctx, cluster, obj)
+		in := make([]Key, len(keys))
+		for n, key := range keys {
+			in[n] = Key{cluster, key}
+		}
+		return in, err
+	}}
 }

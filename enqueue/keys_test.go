@@ -49,7 +49,7 @@ func TestTheKeysOfAnObjectsOwners(t *testing.T) {
 		"a version that cannot be read":  {Owners{Kind: schema.GroupKind{Kind: "Node"}}, []*corev1.Pod{podOf(owner("a/b/c", "Node", "x", true))}, ""},
 		"the core group, cluster-scoped": {Owners{Kind: schema.GroupKind{Kind: "Node"}, ClusterScoped: true}, []*corev1.Pod{podOf(owner("v1", "Node", "n", true))}, "/n"},
 	} {
-		keys, err := mapper[*corev1.Pod, key]{keys: ownersOf[*corev1.Pod](test.owners)}.of(t.Context(), test.states...)
+		keys, err := mapper[*corev1.Pod, key]{keys: ownersOf[*corev1.Pod](test.owners)}.of(t.Context(), "", test.states...)
 		if got := strings.Trim(fmt.Sprint(keys), "[]"); got != test.want || err != nil {
 			t.Errorf("%s: the keys are %q, %v, want %q", name, got, err, test.want)
 		}
@@ -70,7 +70,7 @@ func TestAnObjectOfVeryManyOwnersLeadsToEachOnce(t *testing.T) {
 	all := podOf(append(refs, refs...)...)
 	m := mapper[*corev1.Pod, key]{keys: ownersOf[*corev1.Pod](Owners{Kind: schema.GroupKind{Group: "apps", Kind: "ReplicaSet"}, All: true})}
 	began := time.Now()
-	keys, _ := m.of(t.Context(), all, all)
+	keys, _ := m.of(t.Context(), "", all, all)
 	if took := time.Since(began); took > 2*time.Minute { // it takes seconds, and with the square several minutes
 		t.Errorf("%d owners took %v", n, took)
 	}
@@ -80,13 +80,13 @@ func TestAnObjectOfVeryManyOwnersLeadsToEachOnce(t *testing.T) {
 }
 
 func TestAMapperThatFailsLeadsToNoKey(t *testing.T) {
-	m := mapper[*corev1.Pod, string]{keys: func(_ context.Context, p *corev1.Pod) ([]string, error) {
+	m := mapper[*corev1.Pod, string]{keys: func(_ context.Context, _ string, p *corev1.Pod) ([]string, error) {
 		if len(p.OwnerReferences) > 0 {
 			return []string{"never"}, errors.New("no such node")
 		}
 		return []string{"a"}, nil
 	}}
-	if keys, err := m.of(t.Context(), podOf(), podOf(owner("v1", "Node", "n", true))); len(keys) > 0 || err == nil {
+	if keys, err := m.of(t.Context(), "", podOf(), podOf(owner("v1", "Node", "n", true))); len(keys) > 0 || err == nil {
 		t.Errorf("the keys are %v, %v", keys, err)
 	}
 }

@@ -18,9 +18,10 @@ const (
 
 // newQueue returns a queue that keeps the keys that are ready in keys. A key that fails waits for base at
 // first, and for most in the end. Unlike with client-go's default, a key does not wait because others fail.
-func newQueue[K comparable](name string, keys workqueue.Queue[K], base, most time.Duration) *planned[K] {
+func newQueue[K comparable](name string, keys *fifo[K], base, most time.Duration) *planned[K] {
 	queue := workqueue.NewTypedWithConfig(workqueue.TypedQueueConfig[K]{Name: name, Queue: keys})
 	return &planned[K]{
+		ready:                  keys,
 		TypedDelayingInterface: workqueue.NewTypedDelayingQueueWithConfig(workqueue.TypedDelayingQueueConfig[K]{Name: name, Queue: queue}),
 		failures:               workqueue.NewTypedItemExponentialFailureRateLimiter[K](base, most),
 		soon:                   workqueue.NewTypedItemExponentialFailureRateLimiter[K](base, most),
@@ -32,6 +33,7 @@ func newQueue[K comparable](name string, keys workqueue.Queue[K], base, most tim
 // client-go's AddAfter always keeps the earliest time.
 type planned[K comparable] struct {
 	workqueue.TypedDelayingInterface[K]
+	ready    *fifo[K]                      // the keys that no worker has
 	failures workqueue.TypedRateLimiter[K] // sets the pauses after failures
 	soon     workqueue.TypedRateLimiter[K] // sets the pauses of keys for which calls ask at once, again and again
 
@@ -45,6 +47,12 @@ type planned[K comparable] struct {
 type plan struct {
 	timer *time.Timer
 	at    time.Time
+}
+
+// Done takes back a key that a worker got.
+func (q *planned[K]) Done(key K) {
+	q.ready.done(key)
+	q.TypedDelayingInterface.Done(key)
 }
 
 // plan adds key after a time, and no longer at the time of an earlier plan.
@@ -144,6 +152,8 @@ type fifo[K comparable] struct {
 	keys []K
 	at   []time.Time // when each key came
 	head int         // the keys before it are taken out
+
+	shares *shares[K] // holds the keys instead if they have clusters; otherwise nil
 }
 
 func (*fifo[K]) Touch(K) {}
@@ -151,18 +161,52 @@ func (*fifo[K]) Touch(K) {}
 func (f *fifo[K]) Push(key K) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	if f.shares != nil {
+		f.shares.push(key, time.Now())
+		return
+	}
 	f.keys, f.at = append(f.keys, key), append(f.at, time.Now())
+}
+
+// done notes that a worker is ready with a key. The worker itself takes the key that may be taken instead.
+func (f *fifo[K]) done(key K) {
+	if f.shares == nil {
+		return
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.shares.done(key)
+}
+
+// isSlow reports whether the last call of a key's cluster was slow.
+func (f *fifo[K]) isSlow(key K) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.shares.of(key).slow
+}
+
+// noteSlow notes that the call for a key lasts longer than patience.
+func (f *fifo[K]) noteSlow(key K) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.shares.noteSlow(key)
 }
 
 func (f *fifo[K]) Len() int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	if f.shares != nil {
+		return f.shares.count()
+	}
 	return len(f.keys) - f.head
 }
 
 func (f *fifo[K]) Pop() K {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	if f.shares != nil {
+		return f.shares.pop()
+	}
 	var none K
 	key := f.keys[f.head]
 	f.keys[f.head] = none
@@ -179,8 +223,14 @@ func (f *fifo[K]) Pop() K {
 func (f *fifo[K]) oldest() (n int, age time.Duration) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if n = len(f.keys) - f.head; n > 0 {
-		age = time.Since(f.at[f.head])
+	var at time.Time
+	if f.shares != nil {
+		n, at = f.shares.oldest()
+	} else if n = len(f.keys) - f.head; n > 0 {
+		at = f.at[f.head]
+	}
+	if n > 0 {
+		age = time.Since(at)
 	}
 	return n, age
 }

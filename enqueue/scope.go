@@ -29,6 +29,9 @@ func (s *scope) saw(namespace string) {
 // is not known.
 func (s *scope) excludes(key any) bool {
 	name, ok := key.(types.NamespacedName)
+	if in, clusters := key.(Key); clusters {
+		name, ok = in.NamespacedName, true
+	}
 	namespaced, clusterScoped := s.namespaced.Load(), s.clusterScoped.Load()
 	return ok && namespaced != clusterScoped && namespaced == (name.Namespace == "")
 }

@@ -64,6 +64,9 @@ func (c *Controller[K]) divide() error {
 	if c.set == nil {
 		return nil
 	}
+	if reflect.TypeFor[K]() == reflect.TypeFor[Key]() {
+		return errors.New("Options.Shards is set, but a set does not divide keys of several clusters")
+	}
 	if t := reflect.TypeFor[K](); !portable(t) {
 		return fmt.Errorf("Options.Shards: keys of type %v differ between replicas, or have parts that cannot be written: "+
 			"they must be made of strings, integers and bools in exported fields", t)

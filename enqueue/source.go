@@ -19,10 +19,11 @@ import (
 type Source[K comparable] struct {
 	opts          informer.WatcherOptions
 	informer      any
-	own           bool  // it is a For
-	maps          bool  // it is a Watches
-	clusterScoped bool  // the keys are of owners without a namespace
-	err           error // the arguments cannot be used
+	own           bool               // it is a For
+	maps          bool               // it is a Watches
+	clusterScoped bool               // the keys are of owners without a namespace
+	err           error              // the arguments cannot be used
+	inClusters    func() Source[Key] // the same with clusters; nil for a Watches, and if the keys have clusters
 	// attach registers a watcher for a controller.
 	attach func(c *Controller[K], opts informer.WatcherOptions) (input[K], error)
 }
@@ -38,7 +39,7 @@ func (s Source[K]) With(opts informer.WatcherOptions) Source[K] {
 // added, updated or deleted. An update counts if one of changes wants it, or if there are no
 // changes; see [Change]. For keys of another type use [Watches].
 func For[T informer.Object](inf *informer.CustomCacheInformer[T], changes ...Change) Source[types.NamespacedName] {
-	return newSource("For", inf, mapper[T, types.NamespacedName]{changes, keyOf[T]}, nil)
+	return liftable("For", inf, mapper[T, types.NamespacedName]{changes, keyOf[T]}, nil)
 }
 
 // Owns returns a source of the keys of the objects' owners: an object that is added, updated or deleted leads
@@ -56,8 +57,15 @@ func Owns[T informer.Object](inf *informer.CustomCacheInformer[T], owners Owners
 	if owners.Kind.Kind == "" {
 		err = errors.New("Owners.Kind has no kind")
 	}
-	s := newSource("Owns", inf, mapper[T, types.NamespacedName]{changes, ownersOf[T](owners)}, err)
+	s := liftable("Owns", inf, mapper[T, types.NamespacedName]{changes, ownersOf[T](owners)}, err)
 	s.clusterScoped = owners.ClusterScoped
+	return s
+}
+
+// liftable returns a source that InClusters takes.
+func liftable[T informer.Object](function string, inf *informer.CustomCacheInformer[T], m mapper[T, types.NamespacedName], err error) Source[types.NamespacedName] {
+	s := newSource(function, inf, m, false, err)
+	s.inClusters = func() Source[Key] { return newSource(function, inf, lift(m), true, err) }
 	return s
 }
 
@@ -72,11 +80,15 @@ func Owns[T informer.Object](inf *informer.CustomCacheInformer[T], owners Owners
 // Meanwhile a Durable keeps the tombstones of all later deletes of the informer. A delete that is
 // given up after an error counts as handled.
 func Watches[T informer.Object, K comparable](inf *informer.CustomCacheInformer[T], keys func(ctx context.Context, obj T) ([]K, error), changes ...Change) Source[K] {
+	return watches("Watches", inf, func(ctx context.Context, _ string, obj T) ([]K, error) { return keys(ctx, obj) }, keys == nil, changes)
+}
+
+func watches[T informer.Object, K comparable](function string, inf *informer.CustomCacheInformer[T], keys func(context.Context, string, T) ([]K, error), none bool, changes []Change) Source[K] {
 	var err error
-	if keys == nil {
+	if none {
 		err = errors.New("keys is nil")
 	}
-	s := newSource("Watches", inf, mapper[T, K]{changes, keys}, err)
+	s := newSource(function, inf, mapper[T, K]{changes, keys}, function == "WatchesIn", err)
 	attach := s.attach
 	s.maps = true
 	s.attach = func(c *Controller[K], opts informer.WatcherOptions) (input[K], error) {
@@ -88,10 +100,46 @@ func Watches[T informer.Object, K comparable](inf *informer.CustomCacheInformer[
 	return s
 }
 
+// InClusters returns the source of the keys of s with their clusters, for a controller over an [informer.Clusters]: an event
+// of a cluster leads to keys of that cluster. s is the result of [For] or [Owns].
+//
+//	controller, err := enqueue.NewController(reconcile, enqueue.Options{Name: "deployment", Workers: 8},
+//		enqueue.InClusters(enqueue.For(deployments.CustomCacheInformer)),
+//		enqueue.InClusters(enqueue.Owns(replicaSets.CustomCacheInformer, owners)))
+//
+// reconcile reads deployments.In(key.Cluster). While the cluster is not engaged, that returns an error that wraps
+// [informer.ErrPermanent], so that the key is not tried again before an event of the cluster.
+//
+// A worker that is free takes a key of the cluster that has the fewest calls. A call that lasts longer than a second does not count
+// for Options.Workers: another goroutine takes its place until it returns, and its cluster has one call at a time until one is
+// quick. So a cluster that floods does not hold up the others, and one in which calls hang takes no worker from them.
+//
+// The function of a [Watches] does not get the cluster, so NewController returns an error for it: see [WatchesIn]. It
+// also returns one if Options.Shards is set.
+func InClusters(s Source[types.NamespacedName]) Source[Key] {
+	if s.inClusters == nil {
+		return Source[Key]{err: errors.New("InClusters: the source is neither a For nor an Owns: for a Watches, use WatchesIn")}
+	}
+	in := s.inClusters()
+	in.opts, in.clusterScoped = s.opts, s.clusterScoped
+	return in
+}
+
+// WatchesIn is [Watches] for an informer over clusters: keys also gets the cluster of the object.
+func WatchesIn[T informer.Object, K comparable](inf *informer.CustomCacheInformer[T], keys func(ctx context.Context, cluster string, obj T) ([]K, error), changes ...Change) Source[K] {
+	return watches("WatchesIn", inf, keys, keys == nil, changes)
+}
+
 // mapRetry decides about events for which the function of a Watches has failed.
 var mapRetry = informer.Backoff(100*time.Millisecond, time.Minute, 0)
 
-func newSource[T informer.Object, K comparable](function string, inf *informer.CustomCacheInformer[T], m mapper[T, K], err error) Source[K] {
+var (
+	errClusters   = errors.New("the informer is over clusters: use InClusters or WatchesIn")
+	errNoClusters = errors.New("the informer is over one cluster: use neither InClusters nor WatchesIn")
+)
+
+// newSource returns a source. clusters says that its keys have clusters.
+func newSource[T informer.Object, K comparable](function string, inf *informer.CustomCacheInformer[T], m mapper[T, K], clusters bool, err error) Source[K] {
 	switch {
 	case inf == nil:
 		err = errors.New("the informer is nil")
@@ -103,6 +151,9 @@ func newSource[T informer.Object, K comparable](function string, inf *informer.C
 	}
 	own := function == "For"
 	return Source[K]{informer: inf, own: own, err: err, attach: func(c *Controller[K], opts informer.WatcherOptions) (input[K], error) {
+		if over := inf.Health().Clusters != nil; over != clusters {
+			return input[K]{}, fmt.Errorf("%s: %w", function, map[bool]error{true: errClusters, false: errNoClusters}[over])
+		}
 		if own && slices.ContainsFunc(inf.Versions(), func(v informer.SourceVersions) bool { return v.Namespace != "" }) {
 			c.scope.saw("in namespaces")
 		}
@@ -132,25 +183,25 @@ type feed[T informer.Object, K comparable] struct {
 	own        bool // it is a For
 }
 
-func (f *feed[T, K]) Add(ctx context.Context, e informer.Event[T]) error { return f.put(ctx, e.New) }
+func (f *feed[T, K]) Add(ctx context.Context, e informer.Event[T]) error { return f.put(ctx, e, e.New) }
 
 func (f *feed[T, K]) Update(ctx context.Context, e informer.Event[T]) error {
 	if !f.mapper.wants(e) {
 		return nil
 	}
-	return f.put(ctx, e.New, e.Old)
+	return f.put(ctx, e, e.New, e.Old)
 }
 
 // put queues the keys of all states. On standby it does nothing, because a controller that is
 // elected reads all objects.
-func (f *feed[T, K]) put(ctx context.Context, states ...T) error {
+func (f *feed[T, K]) put(ctx context.Context, e informer.Event[T], states ...T) error {
 	if f.own {
 		f.controller.scope.saw(states[0].GetNamespace())
 	}
 	if f.controller.onStandby() {
 		return nil
 	}
-	keys, err := f.mapper.of(ctx, states...)
+	keys, err := f.mapper.of(ctx, e.Cluster(), states...)
 	f.controller.add(keys)
 	return err
 }
@@ -159,12 +210,12 @@ func (f *feed[T, K]) Delete(ctx context.Context, e informer.Event[T]) error {
 	if f.own { // perhaps of an object from before the start
 		f.controller.scope.saw(e.Old.GetNamespace())
 	}
-	keys, err := f.mapper.of(ctx, e.Old)
+	keys, err := f.mapper.of(ctx, e.Cluster(), e.Old)
 	if err != nil {
 		return err
 	}
 	// The event has no key, because it would make each event larger. So the key of the tombstone is made again.
-	d := deletion{f, tombstone.ID{Key: object.Key(e.Old), UID: e.Old.GetUID()}}
+	d := deletion{f, tombstone.ID{Key: object.KeyIn(e.Cluster(), e.Key()), UID: e.Old.GetUID()}}
 	if s := f.controller.shard; s != nil {
 		s.deleted(ctx, d, f.number, e.Old, keys)
 		return nil

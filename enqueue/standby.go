@@ -7,7 +7,6 @@ import (
 	"slices"
 	"sync"
 
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
 
 	"github.com/customcacheinformer/informer"
@@ -127,7 +126,7 @@ type replay struct {
 // replay registers a watcher that queues the keys of all objects, as they are now, and then
 // removes itself. It leaves out keys that are not wanted; with nil, all are.
 func (f *feed[T, K]) replay(wanted func(K) bool) (replay, error) {
-	r := &replayer[T, K]{feed: f, wanted: wanted, open: sets.Set[types.NamespacedName]{}, told: make(chan struct{}), registered: make(chan struct{})}
+	r := &replayer[T, K]{feed: f, wanted: wanted, open: sets.Set[Key]{}, told: make(chan struct{}), registered: make(chan struct{})}
 	defer close(r.registered)
 	opts := f.opts // also its Workers, because a replay should take no longer than a start
 	opts.Name += " (all objects)"
@@ -145,22 +144,22 @@ type replayer[T informer.Object, K comparable] struct {
 	registered chan struct{}
 	told       chan struct{} // closed when every object was told at least once
 
-	mu   sync.Mutex                     // protects the rest
-	done bool                           // told is closed
-	open sets.Set[types.NamespacedName] // the objects that were told and whose keys are not queued
+	mu   sync.Mutex    // protects the rest
+	done bool          // told is closed
+	open sets.Set[Key] // the objects that were told and whose keys are not queued
 }
 
 // tell queues the keys of an object that is told for the first time, or whose first attempts
 // have failed. The feed itself is told everything else.
 func (r *replayer[T, K]) tell(ctx context.Context, e informer.Event[T]) error {
-	key := e.Key()
+	key := Key{e.Cluster(), e.Key()}
 	if !r.begin(key) {
 		return nil
 	}
 	var err error
 	if e.Type != informer.EventDeleted {
 		var keys []K
-		keys, err = r.feed.mapper.of(ctx, e.New)
+		keys, err = r.feed.mapper.of(ctx, e.Cluster(), e.New)
 		if r.wanted != nil {
 			keys = slices.DeleteFunc(keys, func(key K) bool { return !r.wanted(key) })
 		}
@@ -177,7 +176,7 @@ func (r *replayer[T, K]) tell(ctx context.Context, e informer.Event[T]) error {
 
 // begin reports whether the keys of the object must be queued. If so, it notes that they are
 // not, which must be noted before the mapper is called: it may panic.
-func (r *replayer[T, K]) begin(key types.NamespacedName) bool {
+func (r *replayer[T, K]) begin(key Key) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.done && !r.open.Has(key) {

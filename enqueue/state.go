@@ -287,7 +287,7 @@ func (s *state[K]) stuck(workers int, waiting bool, limit time.Duration) time.Du
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var full time.Time // since when all workers are in their calls
-	if waiting && len(s.calls) == workers {
+	if waiting && len(s.calls) >= workers {
 		for _, c := range s.calls {
 			if c.begun.After(full) {
 				full = c.begun

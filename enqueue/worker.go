@@ -25,7 +25,8 @@ type worker[K comparable] struct {
 	refuses   func(ctx context.Context, key K) bool // whether no call may be made for key
 	// enter begins a call, or returns false if another replica has the key. Nil if this one has all
 	// keys.
-	enter func(ctx context.Context, key K) (call context.Context, done func(), ok bool)
+	enter   func(ctx context.Context, key K) (call context.Context, done func(), ok bool)
+	running sync.WaitGroup // the goroutines
 }
 
 // reconciler is the function of the program, see [NewController].
@@ -42,13 +43,12 @@ func (w *worker[K]) work(ctx context.Context) {
 		parent = context.WithoutCancel(ctx)
 	}
 	calls, cancel := context.WithCancelCause(parent)
-	var running sync.WaitGroup
 	for range max(1, w.opts.Workers) {
-		running.Go(func() { w.run(ctx, calls) })
+		w.running.Go(func() { w.run(ctx, calls) })
 	}
 	finished := make(chan struct{})
 	go func() {
-		running.Wait()
+		w.running.Wait()
 		close(finished)
 	}()
 
@@ -95,19 +95,61 @@ func await(done <-chan struct{}, d time.Duration, lost <-chan struct{}) bool {
 }
 
 // run returns when the queue is shut down and empty. Keys that are still in the queue when no call
-// may begin any more are taken out and dropped. running is the ctx of Run, and ctx that of the calls.
+// may begin any more are taken out and dropped. It also returns after a call that has lasted longer than patience: another
+// goroutine has taken its place. running is the ctx of Run, and ctx that of the calls.
 func (w *worker[K]) run(running, ctx context.Context) {
 	logger := klog.FromContext(ctx)
-	for {
+	for replaced := false; !replaced; {
 		key, shutdown := w.queue.Get()
 		if shutdown {
 			return
 		}
 		if ctx.Err() == nil && w.opts.mayWork(running) {
-			w.handle(klog.NewContext(ctx, klog.LoggerWithValues(logger, "key", key)), key)
+			replaced = w.replacing(key, func() { w.run(running, ctx) }, func() {
+				w.handle(klog.NewContext(ctx, klog.LoggerWithValues(logger, "key", key)), key)
+			})
 		}
 		w.queue.Done(key)
 	}
+}
+
+// replacing makes a call for a key. If keys have clusters and the call lasts longer than patience, it starts another worker
+// meanwhile, and returns true. If the last call of the cluster did, it starts one at once.
+func (w *worker[K]) replacing(key K, other, call func()) (replaced bool) {
+	ready := w.queue.ready
+	if ready.shares == nil {
+		call()
+		return false
+	}
+	if replaced = ready.isSlow(key); replaced {
+		w.running.Go(other)
+	}
+	var (
+		mu   sync.Mutex
+		over bool
+	)
+	w.running.Add(1)
+	timer := time.AfterFunc(patience, func() {
+		defer w.running.Done()
+		mu.Lock()
+		defer mu.Unlock()
+		if over {
+			return
+		}
+		ready.noteSlow(key)
+		if !replaced {
+			replaced = true
+			w.running.Go(other)
+		}
+	})
+	call()
+	if timer.Stop() {
+		w.running.Done()
+	}
+	mu.Lock()
+	defer mu.Unlock()
+	over = true
+	return replaced
 }
 
 // handle makes one attempt at key, and tells the queue when to hand the key out again.

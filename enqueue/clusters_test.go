@@ -1,0 +1,266 @@
+package enqueue_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes/fake"
+
+	"github.com/customcacheinformer/informer"
+	"github.com/customcacheinformer/informer/enqueue"
+	"github.com/customcacheinformer/informer/informertest"
+	"github.com/customcacheinformer/informer/shards"
+)
+
+// fleet is a program over some clusters.
+type fleet struct {
+	t       *testing.T
+	pods    *informer.Clusters[*corev1.Pod]
+	sources map[string]*informertest.Source[*corev1.Pod]
+
+	mu    sync.Mutex
+	calls []string
+}
+
+func newFleet(t *testing.T, clusters ...string) *fleet {
+	pods, err := informer.NewOverClusters(informer.Options[*corev1.Pod]{ErrorHandler: func(context.Context, error) {}}, informer.ClusterOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := &fleet{t: t, pods: pods, sources: map[string]*informertest.Source[*corev1.Pod]{}}
+	for _, name := range clusters {
+		f.sources[name] = informertest.NewSource[*corev1.Pod]()
+		if err := pods.Engage(name, informer.ClusterSource{Source: f.sources[name]}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return f
+}
+
+// run runs a controller, and returns it.
+func (f *fleet) run(reconcile func(context.Context, enqueue.Key) (time.Duration, error), opts enqueue.Options, sources ...enqueue.Source[enqueue.Key]) *enqueue.Controller[enqueue.Key] {
+	f.t.Helper()
+	opts.Name, opts.ErrorHandler = "fleet", func(context.Context, error) {}
+	c, err := enqueue.NewController(reconcile, opts, sources...)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	var group informer.Group
+	if err := errors.Join(group.Add(f.pods), group.Add(c)); err != nil {
+		f.t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	done := make(chan error)
+	go func() { done <- group.Run(ctx) }()
+	f.t.Cleanup(func() {
+		stop()
+		if err := <-done; err != nil {
+			f.t.Error(err)
+		}
+	})
+	synctest.Wait()
+	return c
+}
+
+func (f *fleet) note(_ context.Context, key enqueue.Key) (time.Duration, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.calls = append(f.calls, key.String())
+	return 0, nil
+}
+
+// called fails the test unless these calls were made since the last check, in any order.
+func (f *fleet) called(want ...string) {
+	f.t.Helper()
+	time.Sleep(time.Second)
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	slices.Sort(f.calls)
+	if fmt.Sprint(f.calls) != fmt.Sprint(want) {
+		f.t.Errorf("calls: %v, want %v", f.calls, want)
+	}
+	f.calls = nil
+}
+
+func TestKeysHaveClusters(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFleet(t, "east", "west")
+		owned := func(pod *corev1.Pod) {
+			yes := true
+			pod.OwnerReferences = []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "ReplicaSet", Name: "owner", Controller: &yes}}
+		}
+		elected := make(chan struct{})
+		f.run(f.note, enqueue.Options{Elected: elected},
+			enqueue.InClusters(enqueue.For(f.pods.CustomCacheInformer, enqueue.Labels)),
+			enqueue.InClusters(enqueue.Owns(f.pods.CustomCacheInformer, enqueue.Owners{Kind: schema.GroupKind{Group: "apps", Kind: "ReplicaSet"}})),
+			enqueue.WatchesIn(f.pods.CustomCacheInformer, func(_ context.Context, cluster string, pod *corev1.Pod) ([]enqueue.Key, error) {
+				return []enqueue.Key{{Cluster: cluster, NamespacedName: types.NamespacedName{Name: "node-of-" + pod.Name}}}, nil
+			}).With(informer.WatcherOptions{Name: "nodes"}),
+		)
+		f.sources["east"].Apply(pod("a", owned))
+		f.sources["west"].Apply(pod("a"))
+		f.called()
+		close(elected) // the keys of all objects, with equal names in two clusters
+		f.called("east|/node-of-a", "east|ns/a", "east|ns/owner", "west|/node-of-a", "west|ns/a")
+		if _, err := f.sources["west"].Delete(types.NamespacedName{Namespace: "ns", Name: "a"}); err != nil {
+			t.Fatal(err)
+		}
+		f.called("west|/node-of-a", "west|ns/a")
+		if _, err := f.pods.Disengage("east", informer.LeaveDeleted); err != nil {
+			t.Fatal(err)
+		}
+		f.called("east|/node-of-a", "east|ns/a", "east|ns/owner")
+	})
+}
+
+// A call that reads a cluster which is not engaged is not repeated.
+func TestAKeyOfAClusterThatIsGoneIsGivenUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFleet(t, "east")
+		c := f.run(func(ctx context.Context, key enqueue.Key) (time.Duration, error) {
+			_, _ = f.note(ctx, key)
+			_, _, err := f.pods.In(key.Cluster).Get(key.NamespacedName)
+			return 0, err
+		}, enqueue.Options{}, enqueue.InClusters(enqueue.For(f.pods.CustomCacheInformer)))
+		f.sources["east"].Apply(pod("a"))
+		f.called("east|ns/a")
+		if _, err := f.pods.Disengage("east", informer.LeaveDeleted); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Hour)
+		f.called("east|ns/a")
+		if h := c.Health(); h.GaveUp != 1 || h.Failing != 1 {
+			t.Errorf("%+v", h)
+		}
+	})
+}
+
+func TestSourcesThatDoNotFitTheInformer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFleet(t)
+		one, err := informer.NewFrom(informertest.NewSource[*corev1.Pod](), informer.Options[*corev1.Pod]{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		many := f.pods.CustomCacheInformer
+		keys := func(context.Context, *corev1.Pod) ([]types.NamespacedName, error) { return nil, nil }
+		try := func(says string, opts enqueue.Options, sources ...enqueue.Source[enqueue.Key]) {
+			t.Helper()
+			opts.Name = "x"
+			if _, err := enqueue.NewController(f.note, opts, sources...); err == nil || !strings.Contains(err.Error(), says) {
+				t.Errorf("got %v, want it to say %q", err, says)
+			}
+		}
+		try("the informer is over one cluster", enqueue.Options{}, enqueue.InClusters(enqueue.For(one)))
+		try("use WatchesIn", enqueue.Options{}, enqueue.InClusters(enqueue.Watches(many, keys)))
+		try("the informer is nil", enqueue.Options{}, enqueue.InClusters(enqueue.For[*corev1.Pod](nil)))
+		try("keys is nil", enqueue.Options{}, enqueue.WatchesIn[*corev1.Pod, enqueue.Key](many, nil))
+		set, err := shards.New(fake.NewClientset().CoordinationV1().Leases("default"), shards.Options{Name: "set", Identity: "replica"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		try("a set does not divide keys of several clusters", enqueue.Options{Shards: set}, enqueue.InClusters(enqueue.For(many)))
+		reconcile := func(context.Context, types.NamespacedName) (time.Duration, error) { return 0, nil }
+		for _, s := range []enqueue.Source[types.NamespacedName]{enqueue.For(many), enqueue.Watches(many, keys)} {
+			if _, err := enqueue.NewController(reconcile, enqueue.Options{Name: "x"}, s); err == nil || !strings.Contains(err.Error(), "use InClusters or WatchesIn") {
+				t.Errorf("got %v", err)
+			}
+		}
+	})
+}
+
+// Clusters whose calls hang take no worker from the others.
+func TestHungClustersTakeNoWorkerFromTheOthers(t *testing.T) {
+	wait := func(t *testing.T, hung int) (p99 time.Duration) {
+		synctest.Test(t, func(t *testing.T) {
+			var names []string
+			for n := range 50 {
+				names = append(names, fmt.Sprint("c", n))
+			}
+			f := newFleet(t, names...)
+			var mu sync.Mutex
+			begun, waits := map[string]time.Time{}, []time.Duration{}
+			f.run(func(ctx context.Context, key enqueue.Key) (time.Duration, error) {
+				if slices.Index(names, key.Cluster) < hung {
+					<-ctx.Done()
+					return 0, ctx.Err()
+				}
+				mu.Lock()
+				waits = append(waits, time.Since(begun[key.String()]))
+				mu.Unlock()
+				time.Sleep(20 * time.Millisecond)
+				return 0, nil
+			}, enqueue.Options{Workers: 8, CallTimeout: 20 * time.Second}, enqueue.InClusters(enqueue.For(f.pods.CustomCacheInformer)))
+			for n := range hung {
+				for i := range 100 {
+					f.sources[names[n]].Apply(pod(fmt.Sprint("p", i)))
+				}
+			}
+			time.Sleep(10 * time.Second)
+			mu.Lock()
+			waits = nil
+			mu.Unlock()
+			random := rand.New(rand.NewPCG(1, 2))
+			for n := range 10_000 { // some 6 of 8 workers are busy
+				cluster := names[5+random.IntN(45)]
+				name := fmt.Sprint("p", n)
+				mu.Lock()
+				begun[cluster+"|ns/"+name] = time.Now()
+				mu.Unlock()
+				f.sources[cluster].Apply(pod(name))
+				time.Sleep(time.Duration(random.IntN(7000)) * time.Microsecond)
+			}
+			time.Sleep(time.Minute)
+			mu.Lock()
+			defer mu.Unlock()
+			slices.Sort(waits)
+			if len(waits) != 10_000 {
+				t.Errorf("%d calls", len(waits))
+			}
+			p99 = waits[len(waits)*99/100]
+		})
+		return p99
+	}
+	well, beside := wait(t, 0), wait(t, 5)
+	t.Logf("p99 of the wait is %v, and beside 5 clusters whose calls hang %v", well, beside)
+	if beside > well*13/10 {
+		t.Errorf("p99 of the wait is %v, and beside 5 clusters whose calls hang %v", well, beside)
+	}
+}
+
+// A cluster with very many keys holds up no other.
+func TestAClusterThatFloodsHoldsUpNoOther(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFleet(t, "east", "west")
+		begun := make(chan time.Time, 1)
+		f.run(func(_ context.Context, key enqueue.Key) (time.Duration, error) {
+			if key.Cluster == "west" {
+				begun <- time.Now()
+			}
+			time.Sleep(20 * time.Millisecond)
+			return 0, nil
+		}, enqueue.Options{Workers: 4}, enqueue.InClusters(enqueue.For(f.pods.CustomCacheInformer)))
+		for i := range 1000 {
+			f.sources["east"].Apply(pod(fmt.Sprint("p", i)))
+		}
+		time.Sleep(time.Second)
+		came := time.Now()
+		f.sources["west"].Apply(pod("a"))
+		if wait := (<-begun).Sub(came); wait > 20*time.Millisecond {
+			t.Errorf("the key of west has waited for %v", wait)
+		}
+		time.Sleep(time.Minute)
+	})
+}
