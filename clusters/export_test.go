@@ -1,0 +1,4 @@
+package clusters
+
+// SystemUID is the default of Options.UID.
+var SystemUID = systemUID

@@ -1,0 +1,59 @@
+package clusters
+
+import (
+	"errors"
+
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/customcacheinformer/informer"
+)
+
+// Follow returns a [Follower] that has an informer read the clusters. source makes the source of a cluster of its configuration, such as
+//
+//	func(config *rest.Config) (cache.ListerWatcher, error) {
+//		client, err := kubernetes.NewForConfig(config)
+//		if err != nil {
+//			return nil, err
+//		}
+//		return informer.ListWatch(client.CoreV1().Pods("")), nil
+//	}
+//
+// source may change config, and must not make requests. A cluster that leaves the set leaves with deletes, see
+// [informer.LeaveDeleted]. [New] returns an error if inf or source is nil.
+func Follow[T informer.Object](inf *informer.Clusters[T], source func(config *rest.Config) (cache.ListerWatcher, error)) Follower {
+	if inf == nil || source == nil {
+		return nil
+	}
+	return follower[T]{inf, source}
+}
+
+type follower[T informer.Object] struct {
+	informer *informer.Clusters[T]
+	source   func(config *rest.Config) (cache.ListerWatcher, error)
+}
+
+func (f follower[T]) Engage(name string, config *rest.Config, uid types.UID) error {
+	return f.give(name, config, uid, f.informer.Engage)
+}
+
+func (f follower[T]) Replace(name string, config *rest.Config, uid types.UID) error {
+	return f.give(name, config, uid, f.informer.Replace)
+}
+
+func (f follower[T]) give(name string, config *rest.Config, uid types.UID, to func(string, informer.ClusterSource) error) error {
+	lw, err := f.source(config)
+	if err != nil {
+		return err
+	}
+	return to(name, informer.ClusterSource{Source: lw, UID: uid})
+}
+
+func (f follower[T]) Disengage(name string) error {
+	_, err := f.informer.Disengage(name, informer.LeaveDeleted)
+	if errors.Is(err, informer.ErrNotEngaged) {
+		return nil // the program has disengaged it itself
+	}
+	return err
+}

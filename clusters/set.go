@@ -1,0 +1,239 @@
+package clusters
+
+import (
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
+)
+
+// Follower follows the set of clusters. Its methods must not block. They are called from several goroutines. For one
+// name, they are called one after the other, and only while the [Provider] runs. A call that returns an error counts as
+// not done: it comes again after a pause, perhaps with a newer kubeconfig.
+type Follower interface {
+	// Engage is called for a cluster that has joined the set. The follower may change config. uid is not empty.
+	Engage(name string, config *rest.Config, uid types.UID) error
+	// Replace is called when an engaged cluster has another configuration. If uid is that of the last call, it is
+	// the same cluster. Otherwise the name belongs to another cluster now.
+	Replace(name string, config *rest.Config, uid types.UID) error
+	// Disengage is called when a cluster has left the set.
+	Disengage(name string) error
+}
+
+const (
+	readTimeout = 10 * time.Second
+	maxReads    = 8
+	// A cluster whose UID cannot be read is asked again after firstPause, then after twice as long, and so on.
+	firstPause, lastPause = time.Minute, 10 * time.Minute
+)
+
+var errNoAnswer = errors.New("the cluster of the changed kubeconfig does not answer, or refuses the credentials: the last kubeconfig stays in use")
+
+// set is the set of clusters. Calls of update for one name come one after the other.
+type set struct {
+	followers  []Follower
+	allow      Allow
+	uid        func(ctx context.Context, config *rest.Config) (types.UID, error)
+	reads      chan struct{}   // has an element for each call of uid that is under way
+	ctx        context.Context // of Run
+	background sync.WaitGroup  // the goroutines of learn
+	mu         sync.Mutex      // protects the rest; no follower is called while it is held
+	clusters   map[string]*cluster
+}
+
+// cluster is what the set knows of one name. Except system, only update writes its fields, so it reads them
+// without the lock.
+type cluster struct {
+	current     *setting    // nil if there is none yet, or no longer
+	given       []*setting  // by follower: the one that it has; nil if the cluster is not engaged there
+	system      types.UID   // the UID of the namespace kube-system; "" if it is not known
+	used        []types.UID // the UIDs that followers have had under this name
+	bad, failed error       // why the present kubeconfig is refused, and the reason to try again
+}
+
+// setting is a kubeconfig in use. It never changes.
+type setting struct {
+	sum    [sha256.Size]byte // of the kubeconfig
+	config *rest.Config
+	place  types.UID          // a hash of the address and the CA
+	uid    types.UID          // for the followers
+	stop   context.CancelFunc // ends learn
+}
+
+func (s *set) cluster(name string) *cluster {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	c := s.clusters[name]
+	if c == nil {
+		c = &cluster{given: make([]*setting, len(s.followers))}
+		s.clusters[name] = c
+	}
+	return c
+}
+
+func (s *set) names() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Collect(maps.Keys(s.clusters))
+}
+
+// update has the followers use kubeconfig. If it is nil, the cluster leaves, unless bad says why it cannot be read.
+// If the followers have another kubeconfig, update blocks while it compares the clusters. refused is the reason why they
+// keep that one: only a change helps. After failed, update is called again. isNew says that the errors are not those of the last call.
+func (s *set) update(ctx context.Context, name string, kubeconfig []byte, bad error) (isNew bool, refused, failed error) {
+	c, sum := s.cluster(name), sha256.Sum256(kubeconfig)
+	switch refused = bad; {
+	case bad != nil:
+	case kubeconfig == nil:
+		s.put(c, nil, "")
+	case c.current == nil || c.current.sum != sum:
+		var config *rest.Config
+		if config, refused = Config(kubeconfig, s.allow); refused == nil {
+			failed = s.change(ctx, c, &setting{sum: sum, config: config, place: placeOf(config)})
+		}
+	}
+	failed = errors.Join(failed, s.call(name, c))
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if kubeconfig == nil && bad == nil && failed == nil {
+		delete(s.clusters, name)
+	}
+	if ctx.Err() == nil { // otherwise the errors may be those of the end
+		isNew = text(refused) != text(c.bad) || text(failed) != text(c.failed)
+		c.bad, c.failed = refused, failed
+	}
+	return isNew, refused, failed
+}
+
+// call brings each follower from the setting that it has to the current one.
+func (s *set) call(name string, c *cluster) error {
+	var errs []error
+	for i, follower := range s.followers {
+		var err error
+		switch now, has := c.current, c.given[i]; {
+		case now == has:
+		case now == nil:
+			err = follower.Disengage(name)
+		case has == nil:
+			err = follower.Engage(name, rest.CopyConfig(now.config), now.uid)
+		default:
+			err = follower.Replace(name, rest.CopyConfig(now.config), now.uid)
+		}
+		if err == nil {
+			c.given[i] = c.current
+		}
+		errs = append(errs, err)
+	}
+	return errors.Join(errs...)
+}
+
+// change makes next the current setting of c, and chooses its uid. It fails if ctx ends, or if an address that is new
+// does not answer.
+func (s *set) change(ctx context.Context, c *cluster, next *setting) error {
+	var system types.UID
+	same := false
+	if last := c.current; last != nil {
+		s.mu.Lock()
+		known := c.system
+		s.mu.Unlock()
+		moved, answered := next.place != last.place, false
+		if moved || known != "" { // otherwise the answer would decide nothing
+			system, answered = s.read(ctx, next.config)
+		}
+		switch same = !moved; {
+		case ctx.Err() != nil:
+			return ctx.Err()
+		case moved && !answered: // perhaps a typing mistake in the address
+			return errNoAnswer
+		case system != "" && known != "":
+			same = system == known
+		}
+		if same {
+			next.uid, system = last.uid, cmp.Or(system, known)
+		}
+	}
+	if !same {
+		// A UID that was used here before could be the one that a follower has, if it has missed a change.
+		next.uid = next.place
+		for n := 2; slices.Contains(c.used, next.uid); n++ {
+			next.uid = types.UID(fmt.Sprintf("%s#%d", next.place, n))
+		}
+		c.used = append(c.used, next.uid)
+	}
+	s.put(c, next, system)
+	return nil
+}
+
+// put makes next the current setting of c; nil if the cluster leaves.
+func (s *set) put(c *cluster, next *setting, system types.UID) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if c.current != nil {
+		c.current.stop()
+	}
+	if c.current, c.system = next, system; next != nil {
+		var ctx context.Context
+		if ctx, next.stop = context.WithCancel(s.ctx); system == "" {
+			s.background.Go(func() { s.learn(ctx, c, next) })
+		}
+	}
+}
+
+// learn reads the UID of kube-system until it is known, or until ctx ends.
+func (s *set) learn(ctx context.Context, c *cluster, of *setting) {
+	for pause := firstPause; ctx.Err() == nil; pause = min(2*pause, lastPause) {
+		if system, _ := s.read(ctx, of.config); system != "" {
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			if c.current == of {
+				c.system = system
+			}
+			return
+		}
+		select {
+		case <-time.After(pause):
+		case <-ctx.Done():
+		}
+	}
+}
+
+// read waits for its turn, and returns the UID of kube-system, or "" if it is not known. answered says that the cluster
+// takes the credentials, also if it does not show the UID to this user.
+func (s *set) read(ctx context.Context, config *rest.Config) (uid types.UID, answered bool) {
+	select {
+	case s.reads <- struct{}{}:
+	case <-ctx.Done():
+		return "", false
+	}
+	defer func() { <-s.reads }()
+	ctx, cancel := context.WithTimeout(ctx, readTimeout)
+	defer cancel()
+	uid, err := s.uid(ctx, rest.CopyConfig(config))
+	if err != nil { // nobody gets the error, which may quote the address
+		return "", apierrors.IsForbidden(err) || apierrors.IsNotFound(err)
+	}
+	return uid, true
+}
+
+// placeOf returns a hash of the address and the CA. With %q, no two lists of values give the same text.
+func placeOf(config *rest.Config) types.UID {
+	parts := fmt.Sprintf("%q %q %q", strings.TrimRight(config.Host, "/"), config.CAFile, config.CAData)
+	return types.UID(fmt.Sprintf("host:%x", sha256.Sum256([]byte(parts))))
+}
+
+func text(err error) string {
+	if err == nil {
+		return ""
+	}
+	return err.Error()
+}
