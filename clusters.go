@@ -16,7 +16,9 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/cache"
 
+	"github.com/customcacheinformer/informer/internal/channel"
 	"github.com/customcacheinformer/informer/internal/framing"
+	"github.com/customcacheinformer/informer/internal/memory"
 	"github.com/customcacheinformer/informer/internal/object"
 	"github.com/customcacheinformer/informer/internal/source"
 )
@@ -70,7 +72,8 @@ const maxClusterName = 253
 // NewOverClusters returns an informer over one resource in many clusters. It reads none until [Clusters.Engage] names one.
 //
 // It has synced when it has listed all of them that are engaged, or after ClusterOptions.SyncWait one of them. So a cluster
-// that is out of reach does not keep a program from becoming ready.
+// that is out of reach does not keep a program from becoming ready. If none is engaged when it starts to run, it has synced at
+// once, and does not wait for those that come later.
 //
 // NewOverClusters returns an error in the cases in which [NewFrom] does, and if Options.Store or Options.Durable is set.
 func NewOverClusters[T Object](opts Options[T], clusters ClusterOptions) (*Clusters[T], error) {
@@ -104,8 +107,8 @@ func (c *Clusters[T]) Engage(name string, from ClusterSource) error {
 }
 
 // Disengage stops reading a cluster. It does not wait for requests, and may be called at any time, also in a watcher's callback.
-// The events of the cluster that have arrived are delivered as usual, or dropped by LeaveSilently. Nothing of it comes after left
-// is closed, until it is engaged again. left stays open if Run's ctx ends before.
+// The events of the cluster that have arrived are delivered as usual, or dropped by LeaveSilently. left is closed when the store has none
+// of its objects. A watcher that is behind gets their deletes later, see [Registration.CatchUp]. left stays open if Run's ctx ends before.
 //
 // Disengage returns an error if leave is none of the constants, and one that wraps [ErrNotEngaged] if the cluster is not engaged.
 func (c *Clusters[T]) Disengage(name string, leave Leave) (left <-chan struct{}, err error) {
@@ -139,6 +142,8 @@ func (c *Clusters[T]) Replace(name string, from ClusterSource) error {
 	defer c.roster.mu.Unlock()
 	old, ok := c.scope(name)
 	switch {
+	case channel.Closed(c.stopped):
+		err = ErrStopped
 	case !ok:
 		err = ErrNotEngaged
 	case from.UID != "" && from.UID == old.uid && framed(from.Source) == old.framing:
@@ -187,12 +192,16 @@ func (c *Clusters[T]) become(name string, gone, come *scope) error {
 		set = append(set, come)
 		comes = append(comes, come)
 	}
-	if err := c.CustomCacheInformer.become(set, comes, leaves); err != nil {
-		return err
-	}
-	if come == nil {
+	if come == nil { // before the first of its objects leaves
 		c.engaged.Delete(name)
-	} else {
+	}
+	switch err := c.CustomCacheInformer.become(set, comes, leaves); {
+	case err != nil:
+		if gone != nil {
+			c.engaged.Store(name, gone)
+		}
+		return err
+	case come != nil:
 		c.engaged.Store(name, come)
 	}
 	return nil
@@ -271,7 +280,8 @@ func (c *Clusters[T]) WaitForVersionIn(ctx context.Context, cluster, version str
 
 // In returns what the informer knows of one cluster. It does not block, and may be kept: its methods see the cluster at the time of
 // their call. While the cluster is not engaged, Get, List and ByIndex return an error that wraps [ErrNotEngaged], and All yields
-// nothing. Before the first list of the cluster is in the store, it may seem to have fewer objects than it has.
+// nothing. Before the first list of the cluster is in the store, it may seem to have fewer objects than it has, or after
+// [Clusters.Replace] those of the cluster before: see WaitForSyncIn.
 func (c *Clusters[T]) In(cluster string) Reader[T] { return clusterReader[T]{c, cluster} }
 
 type clusterReader[T Object] struct {
@@ -279,39 +289,44 @@ type clusterReader[T Object] struct {
 	cluster string
 }
 
-// check returns an error unless the cluster is engaged.
-func (r clusterReader[T]) check() error {
-	if _, ok := r.of.scope(r.cluster); !ok {
-		return fmt.Errorf("informer %s: cluster %q: %w", r.of.opts.Name, r.cluster, ErrNotEngaged)
+// in returns the cluster in a state that take returns, and an error unless it is engaged before and after that.
+func (r clusterReader[T]) in(take func() *memory.Snapshot) (*Snapshot[T], error) {
+	before, engaged := r.of.scope(r.cluster)
+	s := r.of.shown(take()).In(r.cluster)
+	if after, _ := r.of.scope(r.cluster); !engaged || after != before {
+		return nil, fmt.Errorf("informer %s: cluster %q: %w", r.of.opts.Name, r.cluster, ErrNotEngaged)
 	}
-	return nil
+	return s, nil
 }
 
 func (r clusterReader[T]) Get(key types.NamespacedName) (obj T, exists bool, err error) {
-	if err := r.check(); err != nil {
+	s, err := r.in(r.of.own.Now)
+	if err != nil {
 		return obj, false, err
 	}
-	return r.of.shown(r.of.own.Now()).In(r.cluster).Get(key)
+	return s.Get(key)
 }
 
 func (r clusterReader[T]) List(namespace string, sel labels.Selector) ([]T, error) {
-	if err := r.check(); err != nil {
+	s, err := r.in(r.of.own.Snapshot)
+	if err != nil {
 		return nil, err
 	}
-	return r.of.shown(r.of.own.Snapshot()).In(r.cluster).List(namespace, sel)
+	return s.List(namespace, sel)
 }
 
 func (r clusterReader[T]) ByIndex(name, value string) ([]T, error) {
-	if err := r.check(); err != nil {
+	s, err := r.in(r.of.own.Now)
+	if err != nil {
 		return nil, err
 	}
-	return r.of.shown(r.of.own.Now()).In(r.cluster).ByIndex(name, value)
+	return s.ByIndex(name, value)
 }
 
 func (r clusterReader[T]) All() iter.Seq2[types.NamespacedName, T] {
 	return func(yield func(types.NamespacedName, T) bool) {
-		if r.check() == nil {
-			r.of.shown(r.of.own.Snapshot()).In(r.cluster).All()(yield)
+		if s, err := r.in(r.of.own.Snapshot); err == nil {
+			s.All()(yield)
 		}
 	}
 }

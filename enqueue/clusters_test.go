@@ -264,3 +264,119 @@ func TestAClusterThatFloodsHoldsUpNoOther(t *testing.T) {
 		time.Sleep(time.Minute)
 	})
 }
+
+// A key that waits for the slow call of its cluster is taken when that returns, also if another call hangs.
+func TestAHeldKeyIsTakenAfterASlowCall(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFleet(t, "east", "west")
+		c := f.run(func(ctx context.Context, key enqueue.Key) (time.Duration, error) {
+			switch _, _ = f.note(ctx, key); {
+			case key.Cluster == "west":
+				<-ctx.Done()
+			case key.Name == "a":
+				time.Sleep(2 * time.Second)
+			}
+			return 0, nil
+		}, enqueue.Options{Workers: 1}, enqueue.InClusters(enqueue.For(f.pods.CustomCacheInformer)))
+		f.sources["west"].Apply(pod("v"))
+		f.sources["west"].Apply(pod("w")) // is held
+		time.Sleep(2 * time.Second)
+		f.sources["east"].Apply(pod("a"))
+		time.Sleep(1500 * time.Millisecond)
+		f.sources["east"].Apply(pod("b"))
+		f.called("east|ns/a", "east|ns/b", "west|ns/v")
+		time.Sleep(2 * time.Hour)
+		if h := c.Health(); h.Queued != 1 || h.Live() != nil {
+			t.Errorf("%d keys are queued, Live: %v", h.Queued, h.Live())
+		}
+	})
+}
+
+// A drain makes the calls for keys that are held, too.
+func TestADrainTakesHeldKeys(t *testing.T) {
+	var f *fleet
+	synctest.Test(t, func(t *testing.T) {
+		f = newFleet(t, "east")
+		f.run(func(ctx context.Context, key enqueue.Key) (time.Duration, error) {
+			_, _ = f.note(ctx, key)
+			time.Sleep(1500 * time.Millisecond)
+			return 0, nil
+		}, enqueue.Options{Workers: 2, DrainTimeout: time.Hour}, enqueue.InClusters(enqueue.For(f.pods.CustomCacheInformer)))
+		for i := range 10 {
+			f.sources["east"].Apply(pod(fmt.Sprint("p", i)))
+		}
+		time.Sleep(5 * time.Second)
+	})
+	if len(f.calls) != 10 {
+		t.Errorf("%d of 10 keys were reconciled", len(f.calls))
+	}
+}
+
+// A cluster whose calls are quick again gets all workers.
+func TestAClusterThatIsQuickAgainGetsAllWorkers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFleet(t, "east")
+		begun, busy, most := time.Now(), 0, 0
+		f.run(func(context.Context, enqueue.Key) (time.Duration, error) {
+			f.mu.Lock()
+			late := time.Since(begun) > 3*time.Second
+			if busy++; late {
+				most = max(most, busy)
+			}
+			f.mu.Unlock()
+			if time.Sleep(100 * time.Millisecond); !late {
+				time.Sleep(4 * time.Second)
+			}
+			f.mu.Lock()
+			defer f.mu.Unlock()
+			busy--
+			return 0, nil
+		}, enqueue.Options{Workers: 8}, enqueue.InClusters(enqueue.For(f.pods.CustomCacheInformer)))
+		for i := range 200 {
+			f.sources["east"].Apply(pod(fmt.Sprint("p", i)))
+		}
+		time.Sleep(time.Minute)
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		if most < 8 {
+			t.Errorf("at most %d calls were under way", most)
+		}
+	})
+}
+
+// The keys of a cluster whose calls hang come back together after their timeout, and take no worker even then.
+func TestRetriesOfAHungClusterTakeNoWorker(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFleet(t, "h0", "h1", "h2", "h3", "h4", "ok")
+		begun, worst := map[string]time.Time{}, time.Duration(0)
+		f.run(func(ctx context.Context, key enqueue.Key) (time.Duration, error) {
+			if key.Cluster != "ok" {
+				<-ctx.Done()
+				return 0, ctx.Err()
+			}
+			f.mu.Lock()
+			defer f.mu.Unlock()
+			worst = max(worst, time.Since(begun[key.Name]))
+			return 0, nil
+		}, enqueue.Options{Workers: 8, CallTimeout: 20 * time.Second, MaxDelay: 10 * time.Second}, enqueue.InClusters(enqueue.For(f.pods.CustomCacheInformer)))
+		for c := range 5 {
+			for i := range 8 {
+				f.sources[fmt.Sprint("h", c)].Apply(pod(fmt.Sprint("p", i)))
+			}
+			time.Sleep(2500 * time.Millisecond)
+		}
+		for i := range 1000 {
+			name := fmt.Sprint("q", i)
+			f.mu.Lock()
+			begun[name] = time.Now()
+			f.mu.Unlock()
+			f.sources["ok"].Apply(pod(name))
+			time.Sleep(200 * time.Millisecond)
+		}
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		if worst > 100*time.Millisecond {
+			t.Errorf("a key has waited for %v", worst)
+		}
+	})
+}

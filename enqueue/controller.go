@@ -111,7 +111,7 @@ func NewController[K comparable](
 	sources ...Source[K],
 ) (*Controller[K], error) {
 	c := &Controller[K]{
-		opts: opts, reconcile: reconcile, ready: &fifo[K]{}, state: newState[K](), isEarly: map[K]int{},
+		opts: opts, reconcile: reconcile, ready: newFIFO(newShares[K](max(1, opts.Workers))), state: newState[K](), isEarly: map[K]int{},
 		synced: make(chan struct{}), stopped: make(chan struct{}),
 	}
 	c.hooks, c.set = c.remove, sharding.Of(opts.Shards)
@@ -177,7 +177,6 @@ func (c *Controller[K]) attach(sources []Source[K]) error {
 		}
 		own = own || s.own
 	}
-	c.ready.shares = newShares[K](max(1, c.opts.Workers))
 	for i, s := range sources {
 		if s.clusterScoped && c.scope.namespaced.Load() { // an informer over namespaces
 			return fmt.Errorf("source %d: Owns: %w: Owners.ClusterScoped is set, and the objects of For have a namespace", i+1, errScope)
@@ -486,7 +485,7 @@ func (c *Controller[K]) Health() Health {
 		h.Waiting = queue.waiting(foreign)
 	}
 	if limit := cmp.Or(c.opts.HangTimeout, defaultHangTimeout); limit > 0 {
-		h.Stuck = c.state.stuck(h.Workers, h.Queued > 0, limit)
+		h.Stuck = c.state.stuck(h.Workers, c.ready.mayTake(), limit)
 	}
 	if h.Started && !h.Synced {
 		h.Late, h.Reason = c.late()

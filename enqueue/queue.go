@@ -55,6 +55,12 @@ func (q *planned[K]) Done(key K) {
 	q.TypedDelayingInterface.Done(key)
 }
 
+// Get waits for a key that a worker may take. After a shutdown, it returns when no key is left.
+func (q *planned[K]) Get() (key K, shutdown bool) {
+	q.ready.reserve()
+	return q.TypedDelayingInterface.Get()
+}
+
 // plan adds key after a time, and no longer at the time of an earlier plan.
 func (q *planned[K]) plan(key K, after time.Duration) {
 	q.mu.Lock()
@@ -139,6 +145,7 @@ func (q *planned[K]) ShutDown() {
 	q.mu.Unlock()
 	q.firing.Wait()
 	q.TypedDelayingInterface.ShutDown()
+	q.ready.shutDown()
 }
 
 // fifoRoom is how many keys that are taken out may keep their memory, or half of all keys if
@@ -153,22 +160,59 @@ type fifo[K comparable] struct {
 	at   []time.Time // when each key came
 	head int         // the keys before it are taken out
 
-	shares *shares[K] // holds the keys instead if they have clusters; otherwise nil
+	// If the keys have clusters, shares holds them. The workqueue looks at the length and then takes a key, but what a worker
+	// may take changes in between. So a worker first reserves a key, and the workqueue knows only these.
+	shares   *shares[K] // nil if the keys have no clusters
+	reserved []K
+	down     bool
+	changed  *sync.Cond // of mu; when reserve may go on
+}
+
+// newFIFO returns an empty fifo. With shares, which may be nil, it holds keys of clusters.
+func newFIFO[K comparable](shares *shares[K]) *fifo[K] {
+	f := &fifo[K]{shares: shares}
+	f.changed = sync.NewCond(&f.mu)
+	return f
 }
 
 func (*fifo[K]) Touch(K) {}
+
+// reserve waits until a worker may take a key of a cluster, and reserves it. After the shutdown, it returns when no key is left.
+func (f *fifo[K]) reserve() {
+	if f.shares == nil {
+		return
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for f.shares.count() == 0 {
+		if n, _ := f.shares.oldest(); f.down && n == 0 {
+			return
+		}
+		f.changed.Wait()
+	}
+	f.reserved = append(f.reserved, f.shares.pop())
+}
+
+// shutDown ends the waiting for new keys.
+func (f *fifo[K]) shutDown() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.down = true
+	f.changed.Broadcast()
+}
 
 func (f *fifo[K]) Push(key K) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.shares != nil {
 		f.shares.push(key, time.Now())
+		f.changed.Signal()
 		return
 	}
 	f.keys, f.at = append(f.keys, key), append(f.at, time.Now())
 }
 
-// done notes that a worker is ready with a key. The worker itself takes the key that may be taken instead.
+// done notes that a worker is ready with a key.
 func (f *fifo[K]) done(key K) {
 	if f.shares == nil {
 		return
@@ -176,6 +220,7 @@ func (f *fifo[K]) done(key K) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.shares.done(key)
+	f.changed.Broadcast()
 }
 
 // isSlow reports whether the last call of a key's cluster was slow.
@@ -183,6 +228,16 @@ func (f *fifo[K]) isSlow(key K) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.shares.of(key).slow
+}
+
+// mayTake reports whether a worker could take a key, or for keys without clusters, whether there is one.
+func (f *fifo[K]) mayTake() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.shares != nil {
+		return f.shares.count() > 0
+	}
+	return len(f.keys) > f.head
 }
 
 // noteSlow notes that the call for a key lasts longer than patience.
@@ -196,7 +251,7 @@ func (f *fifo[K]) Len() int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.shares != nil {
-		return f.shares.count()
+		return len(f.reserved)
 	}
 	return len(f.keys) - f.head
 }
@@ -205,7 +260,9 @@ func (f *fifo[K]) Pop() K {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.shares != nil {
-		return f.shares.pop()
+		key := f.reserved[0]
+		f.reserved = f.reserved[1:]
+		return key
 	}
 	var none K
 	key := f.keys[f.head]

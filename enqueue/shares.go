@@ -94,7 +94,7 @@ func (s *shares[K]) done(key K) {
 	c.calls--
 	c.slow = s.slow[key]
 	delete(s.slow, key)
-	if c.calls == 0 && len(c.keys) == 0 {
+	if c.calls == 0 && len(c.keys) == 0 && !c.slow {
 		delete(s.clusters, any(key).(Key).Cluster)
 	}
 }

@@ -112,7 +112,7 @@ func watches[T informer.Object, K comparable](function string, inf *informer.Cus
 //
 // A worker that is free takes a key of the cluster that has the fewest calls. A call that lasts longer than a second does not count
 // for Options.Workers: another goroutine takes its place until it returns, and its cluster has one call at a time until one is
-// quick. So a cluster that floods does not hold up the others, and one in which calls hang takes no worker from them.
+// quick. So a cluster that floods does not hold up the others, and one in which calls hang takes no worker from them for longer than a second.
 //
 // The function of a [Watches] does not get the cluster, so NewController returns an error for it: see [WatchesIn]. It
 // also returns one if Options.Shards is set.

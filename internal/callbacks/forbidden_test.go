@@ -127,7 +127,7 @@ func methodNames(t *testing.T) (names []string) {
 // values are the exported types whose methods depend on nothing but the value.
 var values = []string{
 	"Event", "EventType", "Origin", "Health", "SourceHealth", "DecodingHealth", "MemoryHealth", "Snapshot", "WatcherStats", "WatcherFunc", "WatcherFuncs",
-	"EventError", "ObjectError", "PanicError", "StoreError", "SyncError", "WatchError", "enqueue.Error", "enqueue.Health",
+	"EventError", "ObjectError", "PanicError", "StoreError", "SyncError", "WatchError", "enqueue.Error", "enqueue.Health", "enqueue.Key",
 }
 
 // elsewhere are types that another package tries: internal/sinks and internal/clusters.

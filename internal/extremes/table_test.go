@@ -104,6 +104,7 @@ func TestEachNumberWorksAtItsExtremesOrIsRefused(t *testing.T) {
 		"informertest.Source.Watch(":          "the same as WatchWithContext",
 		"informer.ClientGo.NewSharedIndexInformer().SetWatchErrorHandler":         theirs,
 		"informer.CustomCacheInformer.SharedIndexInformer().SetWatchErrorHandler": theirs,
+		"clusters.Follow(source)(config).":                                        "a part of a kubeconfig, or a default of client-go",
 		"informer.Clusters.SharedIndexInformer().":                                "it panics",
 	}}, "../../...")
 }
