@@ -11,6 +11,10 @@ import (
 	"testing/synctest"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	k8sruntime "k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/customcacheinformer/informer"
@@ -218,7 +222,14 @@ func TestTenThousandClusters(t *testing.T) {
 		w := newWorld(t, options{Queue: queue, WatchList: informer.WatchListOff})
 		w.engage("keep", testkit.Object("x", "1"))
 		testkit.Start(t, w.CustomCacheInformer)
-		src, n := informertest.NewSource(testkit.Object("x", "1")), 0
+		obj, n := testkit.Object("x", "1"), 0
+		obj.UID, obj.ResourceVersion = "1", "1"
+		src := &cache.ListWatch{ // a simulated API server would keep the requests
+			ListWithContextFunc: func(context.Context, metav1.ListOptions) (k8sruntime.Object, error) {
+				return &corev1.ConfigMapList{ListMeta: metav1.ListMeta{ResourceVersion: "1"}, Items: []corev1.ConfigMap{*obj}}, nil
+			},
+			WatchFuncWithContext: func(context.Context, metav1.ListOptions) (watch.Interface, error) { return watch.NewFake(), nil },
+		}
 		change := func(times int) (goroutines int, heap uint64) {
 			for range times {
 				n++
@@ -231,7 +242,6 @@ func TestTenThousandClusters(t *testing.T) {
 				}
 				w.disengage(name, informer.Leave(1+n%3/2))
 			}
-			src.Apply(testkit.Object("x", fmt.Sprint(n))) // the source forgets watches that have ended at its next event
 			time.Sleep(time.Hour)
 			runtime.GC()
 			var m runtime.MemStats
