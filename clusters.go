@@ -100,8 +100,15 @@ func NewOverClusters[T Object](opts Options[T], clusters ClusterOptions) (*Clust
 // just left, it is listed when that has been delivered.
 func (c *Clusters[T]) Engage(name string, from ClusterSource) error {
 	s, err := c.scopeFor(name, from)
-	if err == nil {
-		err = c.replace(name, nil, s)
+	if err != nil {
+		return c.failed("Engage", name, err)
+	}
+	c.roster.mu.Lock()
+	defer c.roster.mu.Unlock()
+	if _, taken := c.scope(name); taken {
+		err = errors.New("the cluster is engaged already")
+	} else {
+		err = c.become(name, nil, s)
 	}
 	return c.failed("Engage", name, err)
 }
@@ -127,12 +134,13 @@ func (c *Clusters[T]) Disengage(name string, leave Leave) (left <-chan struct{},
 
 // Replace reads an engaged cluster from another source, such as one with new credentials. It does not block.
 //
-// If both sources have the same UID, which is not "", the informer continues at the version that it has reached: nothing
-// is listed, and no event is missed. Otherwise the objects of the old cluster leave, as deletes with OriginLeft, and those of
+// If both sources have the same UID, which is not "", and are of the same type, such as two that [ListWatch] has made of clients of one
+// type, the informer continues at the version that it has reached: no event is missed, and nothing is listed unless a list
+// was under way. Otherwise the objects of the old cluster leave, as deletes with OriginLeft, and those of
 // the new one are listed.
 //
 // Replace returns an error that wraps [ErrNotEngaged] if the cluster is not engaged, and an error if the source cannot be used.
-// Then the informer goes on with the old one.
+// Then the informer goes on with the old one. It returns ErrStopped once Run's ctx has ended.
 func (c *Clusters[T]) Replace(name string, from ClusterSource) error {
 	s, err := c.scopeFor(name, from)
 	if err != nil {
@@ -168,16 +176,6 @@ func (c *Clusters[T]) scopeFor(name string, from ClusterSource) (*scope, error) 
 	s := c.newScope(resource{region: region{cluster: &Cluster{name}}, lw: from.Source})
 	s.wire, s.uid, s.framing = source.NewWire(from.Source), from.UID, framed(from.Source)
 	return s, nil
-}
-
-// replace makes s the source of a cluster that is not engaged.
-func (c *Clusters[T]) replace(name string, gone, come *scope) error {
-	c.roster.mu.Lock()
-	defer c.roster.mu.Unlock()
-	if _, taken := c.engaged.Load(name); taken {
-		return errors.New("the cluster is engaged already")
-	}
-	return c.become(name, gone, come)
 }
 
 // become replaces the source of a cluster, which either side may lack. The caller holds roster.mu.

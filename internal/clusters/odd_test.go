@@ -34,7 +34,7 @@ func TestClustersThatCannotBeEngaged(t *testing.T) {
 		w := newWorld(t, options{Name: "maps"})
 		stop := testkit.Start(t, w.CustomCacheInformer)
 		w.engage("east", testkit.Object("x", "1"))
-		src := informer.ClusterSource{Source: w.cluster("east")}
+		src := informer.ClusterSource{Source: w.cluster("east"), UID: "1"}
 		for name, says := range map[string]string{
 			"":                       "the name is empty",
 			"east":                   `informer maps: Engage of cluster "east": the cluster is engaged already`,
@@ -70,6 +70,9 @@ func TestClustersThatCannotBeEngaged(t *testing.T) {
 			t.Error(err)
 		}
 		stop()
+		if err := w.Replace("team/east", src); !errors.Is(err, informer.ErrStopped) {
+			t.Error(err)
+		}
 		if err := w.Engage("late", src); !errors.Is(err, informer.ErrStopped) {
 			t.Error(err)
 		}
@@ -132,6 +135,9 @@ func TestAKeyNeedsACluster(t *testing.T) {
 		testkit.Start(t, one)
 		time.Sleep(time.Second)
 		check(t, "events", v.take(), []string{"initial added |x"})
+		if s, err = one.Snapshot(); err != nil || s.In("east") != s {
+			t.Errorf("a snapshot of an informer over one cluster has clusters: %v", err)
+		}
 	})
 }
 
