@@ -379,7 +379,7 @@ func (s *sharedIndexInformer[T]) AddIndexers(indexers cache.Indexers) error {
 	if s.core.own != nil {
 		return nil // the store has reported the objects for which they fail
 	}
-	for e := range s.core.entries() {
+	s.core.each("", func(e object.Entry, _ T) bool {
 		if errs, ctx := index.Failures(indexers, e.Object), context.Background(); len(errs) > 0 {
 			key := e.Key()
 			s.core.gate.reports.failed(ctx, "index", key, 0, errs...)
@@ -387,7 +387,8 @@ func (s *sharedIndexInformer[T]) AddIndexers(indexers cache.Indexers) error {
 				s.core.gate.reports.ended(ctx, "index", key, false)
 			}
 		}
-	}
+		return true
+	})
 	return nil
 }
 

@@ -1,10 +1,12 @@
 package informer
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"iter"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -17,7 +19,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/customcacheinformer/informer/internal/channel"
-	"github.com/customcacheinformer/informer/internal/framing"
+	"github.com/customcacheinformer/informer/internal/index"
 	"github.com/customcacheinformer/informer/internal/memory"
 	"github.com/customcacheinformer/informer/internal/object"
 	"github.com/customcacheinformer/informer/internal/source"
@@ -33,7 +35,8 @@ import (
 // and a name may stand for an object in each cluster, and each cluster has versions of its own.
 type Clusters[T Object] struct {
 	*CustomCacheInformer[T]
-	engaged sync.Map // name to *scope; changed with roster.mu held
+	engaged sync.Map                // name to *scope; changed with roster.mu held
+	unasked func(name string) Leave // how a cluster leaves that only the Durable knows, 0 if it stays; protected by roster.mu
 }
 
 // ClusterOptions are the options of [NewOverClusters] that concern the clusters. The zero value is ready to use.
@@ -48,7 +51,7 @@ type ClusterSource struct {
 	// Source lists and watches the resource in the cluster, such as the result of [ListWatch].
 	Source cache.ListerWatcher
 	// UID is the same for two sources if they read the same cluster, such as the UID of the namespace kube-system. It is ""
-	// if it is not known. Only [Clusters.Replace] needs it.
+	// if it is not known. [Clusters.Replace] needs it, and so does a start over Options.Durable: without it, each start lists.
 	UID types.UID
 }
 
@@ -75,10 +78,14 @@ const maxClusterName = 253
 // that is out of reach does not keep a program from becoming ready. If none is engaged when it starts to run, it has synced at
 // once, and does not wait for those that come later.
 //
-// NewOverClusters returns an error in the cases in which [NewFrom] does, and if Options.Store or Options.Durable is set.
+// Over Options.Durable, the clusters of which the store has objects are engaged when Run has read it, without a source. They keep their last
+// state until Engage names their source, which goes on at the version that was reached if its UID is the same and is compared with a list otherwise,
+// or until they leave: see [Clusters.DisengageStored].
+//
+// NewOverClusters returns an error in the cases in which [NewFrom] does, and if Options.Store is set.
 func NewOverClusters[T Object](opts Options[T], clusters ClusterOptions) (*Clusters[T], error) {
-	if opts.Store != nil || opts.Durable != nil {
-		return nil, errors.New("informer: Options.Store or Options.Durable is set, but only the informer's own store keeps the objects of several clusters")
+	if opts.Store != nil {
+		return nil, errors.New("informer: Options.Store is set, but only the informer's own store or a Durable keeps the objects of several clusters")
 	}
 	i, err := newFrom(reading{clusters: true}, opts)
 	if err != nil {
@@ -88,7 +95,41 @@ func NewOverClusters[T Object](opts Options[T], clusters ClusterOptions) (*Clust
 	if i.syncWait == 0 {
 		i.syncWait = defaultSyncWait
 	}
-	return &Clusters[T]{CustomCacheInformer: i}, nil
+	c := &Clusters[T]{CustomCacheInformer: i, unasked: func(string) Leave { return 0 }}
+	if d, ok := i.applier.storage.(*durableStore[T]); ok {
+		i.roster.unread, d.recalled = true, c.recall
+	}
+	return c, nil
+}
+
+// recall engages the clusters of which the store has objects, without a source, before their sources may run. Those that had begun
+// to leave go on with that.
+func (c *Clusters[T]) recall(marks map[string]mark) {
+	c.roster.mu.Lock()
+	defer c.roster.mu.Unlock()
+	c.roster.unread = false
+	set := slices.Clone(c.gate.scopes())
+	var leaving []*scope
+	for _, name := range slices.Sorted(maps.Keys(marks)) {
+		m := marks[name]
+		if s, engaged := c.scope(name); engaged {
+			s.lists = s.lists || s.uid == "" || s.uid != m.UID
+			continue
+		}
+		s := c.newScope(resource{region: region{cluster: &Cluster{name}}})
+		s.uid = m.UID
+		set = append(set, s)
+		takeInEarly(set[len(set)-1:], c.opts)
+		c.engaged.Store(name, s)
+		if leave := cmp.Or(m.Leaves, c.unasked(name)); leave != 0 {
+			s.silent = leave == LeaveSilently
+			leaving = append(leaving, s)
+		}
+	}
+	c.gate.become(set, nil, true)
+	for _, s := range leaving {
+		_ = c.become(s.name(), s, nil) // an error means that the informer has stopped
+	}
 }
 
 // Engage reads a cluster from now on. It makes no request itself and does not block. It may be called at any time, also before
@@ -105,10 +146,10 @@ func (c *Clusters[T]) Engage(name string, from ClusterSource) error {
 	}
 	c.roster.mu.Lock()
 	defer c.roster.mu.Unlock()
-	if _, taken := c.scope(name); taken {
+	if old, taken := c.scope(name); taken && !old.loose() {
 		err = errors.New("the cluster is engaged already")
 	} else {
-		err = c.become(name, nil, s)
+		err = c.read(name, old, s)
 	}
 	return c.failed("Engage", name, err)
 }
@@ -119,8 +160,8 @@ func (c *Clusters[T]) Engage(name string, from ClusterSource) error {
 //
 // Disengage returns an error if leave is none of the constants, and one that wraps [ErrNotEngaged] if the cluster is not engaged.
 func (c *Clusters[T]) Disengage(name string, leave Leave) (left <-chan struct{}, err error) {
-	if leave != LeaveDeleted && leave != LeaveSilently {
-		return nil, c.failed("Disengage", name, fmt.Errorf("leave is %d, neither LeaveDeleted nor LeaveSilently", leave))
+	if err := leave.check(); err != nil {
+		return nil, c.failed("Disengage", name, err)
 	}
 	c.roster.mu.Lock()
 	defer c.roster.mu.Unlock()
@@ -130,6 +171,45 @@ func (c *Clusters[T]) Disengage(name string, leave Leave) (left <-chan struct{},
 	}
 	s.silent = leave == LeaveSilently
 	return s.left, c.failed("Disengage", name, c.become(name, s, nil))
+}
+
+// DisengageStored disengages the clusters that only Options.Durable knows, because nothing has engaged them since the start. Call it when
+// all clusters are engaged that are wanted. except has the names of clusters that stay nevertheless, such as those whose configuration
+// cannot be read. If the informer has not read its Durable yet, they leave as soon as it has. DisengageStored does not block, and may be called at
+// any time. It returns an error if leave is none of the constants, and ErrStopped once Run's ctx has ended.
+func (c *Clusters[T]) DisengageStored(leave Leave, except ...string) error {
+	if err := leave.check(); err != nil {
+		return fmt.Errorf("informer %s: DisengageStored: %w", c.opts.Name, err)
+	}
+	stays := map[string]bool{}
+	for _, name := range except {
+		stays[name] = true
+	}
+	c.roster.mu.Lock()
+	defer c.roster.mu.Unlock()
+	c.unasked = func(name string) Leave {
+		if stays[name] {
+			return 0
+		}
+		return leave
+	}
+	for _, s := range c.gate.scopes() {
+		if !s.loose() || stays[s.name()] {
+			continue
+		}
+		s.silent = leave == LeaveSilently
+		if err := c.become(s.name(), s, nil); err != nil {
+			return fmt.Errorf("informer %s: DisengageStored: %w", c.opts.Name, err)
+		}
+	}
+	return nil
+}
+
+func (l Leave) check() error {
+	if l != LeaveDeleted && l != LeaveSilently {
+		return fmt.Errorf("leave is %d, neither LeaveDeleted nor LeaveSilently", l)
+	}
+	return nil
 }
 
 // Replace reads an engaged cluster from another source, such as one with new credentials. It does not block.
@@ -148,18 +228,26 @@ func (c *Clusters[T]) Replace(name string, from ClusterSource) error {
 	}
 	c.roster.mu.Lock()
 	defer c.roster.mu.Unlock()
-	old, ok := c.scope(name)
-	switch {
-	case channel.Closed(c.stopped):
-		err = ErrStopped
-	case !ok:
+	if old, ok := c.scope(name); ok || channel.Closed(c.stopped) {
+		err = c.read(name, old, s)
+	} else {
 		err = ErrNotEngaged
-	case from.UID != "" && from.UID == old.uid && framed(from.Source) == old.framing:
-		old.wire.Set(from.Source)
-	default:
-		err = c.become(name, old, s)
 	}
 	return c.failed("Replace", name, err)
+}
+
+// read reads a cluster as s from now on. If old reads the same cluster, it goes on with the source of s. The caller holds roster.mu.
+func (c *Clusters[T]) read(name string, old, s *scope) error {
+	switch {
+	case channel.Closed(c.stopped):
+		return ErrStopped
+	case old != nil && old.uid != "" && old.uid == s.uid:
+		old.wire.Set(s.wire)
+		return nil
+	case old != nil && old.loose():
+		old.passes = true // the first list of s is compared with the objects of old
+	}
+	return c.become(name, old, s)
 }
 
 // scopeFor returns the scope of a cluster that is to be engaged.
@@ -174,7 +262,7 @@ func (c *Clusters[T]) scopeFor(name string, from ClusterSource) (*scope, error) 
 		return nil, errors.New("a divided source cannot be one of several")
 	}
 	s := c.newScope(resource{region: region{cluster: &Cluster{name}}, lw: from.Source})
-	s.wire, s.uid, s.framing = source.NewWire(from.Source), from.UID, framed(from.Source)
+	s.uid = from.UID
 	return s, nil
 }
 
@@ -204,6 +292,20 @@ func (c *Clusters[T]) become(name string, gone, come *scope) error {
 	}
 	return nil
 }
+
+// leaves returns how a cluster leaves that is gone.
+func (s *scope) leaves() Leave {
+	switch {
+	case !s.gone.Load():
+		return 0
+	case s.silent:
+		return LeaveSilently
+	}
+	return LeaveDeleted
+}
+
+// loose reports whether the region is a cluster that the store knows and that is not engaged yet.
+func (s *scope) loose() bool { return s.wire != nil && s.wire.Loose() }
 
 func (c *Clusters[T]) scope(name string) (*scope, bool) {
 	s, ok := c.engaged.Load(name)
@@ -287,17 +389,27 @@ type clusterReader[T Object] struct {
 	cluster string
 }
 
-// in returns the cluster in a state that take returns, and an error unless it is engaged before and after that.
-func (r clusterReader[T]) in(take func() *memory.Snapshot) (*Snapshot[T], error) {
+// engaged calls read, and returns an error unless the cluster is engaged before and after that.
+func (r clusterReader[T]) engaged(read func() error) error {
 	before, engaged := r.of.scope(r.cluster)
-	s := r.of.shown(take()).In(r.cluster)
+	err := read()
 	if after, _ := r.of.scope(r.cluster); !engaged || after != before {
-		return nil, fmt.Errorf("informer %s: cluster %q: %w", r.of.opts.Name, r.cluster, ErrNotEngaged)
+		return fmt.Errorf("informer %s: cluster %q: %w", r.of.opts.Name, r.cluster, ErrNotEngaged)
 	}
-	return s, nil
+	return err
+}
+
+// in returns the cluster in a state that take returns.
+func (r clusterReader[T]) in(take func() *memory.Snapshot) (s *Snapshot[T], err error) {
+	err = r.engaged(func() error { s = r.of.shown(take()).In(r.cluster); return nil })
+	return s, err
 }
 
 func (r clusterReader[T]) Get(key types.NamespacedName) (obj T, exists bool, err error) {
+	if r.of.own == nil {
+		err = r.engaged(func() (err error) { obj, exists, err = r.of.get(object.KeyIn(r.cluster, key)); return err })
+		return obj, exists, err
+	}
 	s, err := r.in(r.of.own.Now)
 	if err != nil {
 		return obj, false, err
@@ -305,7 +417,21 @@ func (r clusterReader[T]) Get(key types.NamespacedName) (obj T, exists bool, err
 	return s.Get(key)
 }
 
-func (r clusterReader[T]) List(namespace string, sel labels.Selector) ([]T, error) {
+// under reads the objects whose keys begin with prefix out of the store, and returns those that match the labels.
+func (i *CustomCacheInformer[T]) under(prefix string, sel labels.Selector) ([]T, error) {
+	objs, err := index.All[T](context.Background(), i.scan, prefix)
+	return selected(objs, sel), err
+}
+
+func (r clusterReader[T]) List(namespace string, sel labels.Selector) (objs []T, err error) {
+	if r.of.own == nil {
+		prefix := r.cluster + object.ClusterMark
+		if namespace != "" {
+			prefix += namespace + "/"
+		}
+		err = r.engaged(func() (err error) { objs, err = r.of.under(prefix, sel); return err })
+		return objs, err
+	}
 	s, err := r.in(r.of.own.Snapshot)
 	if err != nil {
 		return nil, err
@@ -313,7 +439,14 @@ func (r clusterReader[T]) List(namespace string, sel labels.Selector) ([]T, erro
 	return s.List(namespace, sel)
 }
 
-func (r clusterReader[T]) ByIndex(name, value string) ([]T, error) {
+func (r clusterReader[T]) ByIndex(name, value string) (objs []T, err error) {
+	if r.of.own == nil {
+		err = r.engaged(func() (err error) {
+			objs, err = r.of.index.FindUnder(r.cluster+object.ClusterMark, name, value)
+			return err
+		})
+		return objs, err
+	}
 	s, err := r.in(r.of.own.Now)
 	if err != nil {
 		return nil, err
@@ -323,16 +456,14 @@ func (r clusterReader[T]) ByIndex(name, value string) ([]T, error) {
 
 func (r clusterReader[T]) All() iter.Seq2[types.NamespacedName, T] {
 	return func(yield func(types.NamespacedName, T) bool) {
+		if r.of.own == nil {
+			if _, engaged := r.of.scope(r.cluster); engaged {
+				r.of.yield(r.cluster+object.ClusterMark, yield)
+			}
+			return
+		}
 		if s, err := r.in(r.of.own.Snapshot); err == nil {
 			s.All()(yield)
 		}
 	}
-}
-
-// framed returns the type of the objects that a source delivers as they come from the server.
-func framed(lw cache.ListerWatcher) framing.Type {
-	if l, ok := lw.(*clientListWatch); ok {
-		return l.framing
-	}
-	return framing.Type{}
 }

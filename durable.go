@@ -9,10 +9,11 @@ import (
 	"maps"
 	"math"
 	"reflect"
-	"slices"
 	"strings"
 	"sync"
 	"time"
+
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/customcacheinformer/informer/internal/object"
 	"github.com/customcacheinformer/informer/internal/stopwatch"
@@ -34,12 +35,13 @@ type durableStore[T Object] struct {
 	batch []change[T]
 	next  map[string]T // what the store will have after the batch, by key; the zero T for a deleted object
 
-	several  bool // see gate
+	several  bool                        // see gate
+	recalled func(marks map[string]mark) // makes sources of the clusters that the store knows; nil unless the regions are clusters
 	scopes   func() []*scope
 	before   map[*scope]place // the places before the batch
 	bookmark string           // the bookmark that the store has now
-	kept     map[string]bool  // namespaces that have left, and of which the store may have objects because it has refused something
-	foreign  bool             // the store may hold objects of namespaces that the informer does not read
+	kept     map[string]mark  // regions that have left, and of which the store may have objects because it has refused something
+	foreign  bool             // the store may hold objects of regions that the informer does not read
 	deleted  []tombstone.ID   // tombstones of committed deletes that are not in the log yet
 	over     bool             // ctx has ended before a decided change was committed
 }
@@ -47,7 +49,7 @@ type durableStore[T Object] struct {
 func newDurableStore[T Object](a *access[T], durable Durable, several bool, scopes func() []*scope, tombstones *tombstone.Set) *durableStore[T] {
 	return &durableStore[T]{
 		access: a, durable: durable, several: several, scopes: scopes, before: map[*scope]place{},
-		tombstones: tombstones, next: map[string]T{}, kept: map[string]bool{},
+		tombstones: tombstones, next: map[string]T{}, kept: map[string]mark{},
 	}
 }
 
@@ -213,12 +215,15 @@ func (d *durableStore[T]) rewind() {
 func (d *durableStore[T]) changes() (all []Change, deleted []tombstone.ID) {
 	for i := range d.batch {
 		c := &d.batch[i]
-		if c.ends {
-			all = append(all, Change{Entry{c.key, c.stored.obj}, true})
+		switch {
+		case c.ends:
+			all = append(all, Change{Entry: Entry{c.key, c.stored.obj}, Delete: true})
 			deleted = append(deleted, tombstone.ID{Key: c.key, UID: c.stored.obj.GetUID()})
+		case c.write == writeDelete:
+			all = append(all, Change{Entry: Entry{c.key, c.stored.obj}, Delete: true, NoTombstone: true})
 		}
 		if c.write != writeDelete {
-			all = append(all, Change{Entry{c.key, c.after}, false})
+			all = append(all, Change{Entry: Entry{c.key, c.after}})
 		}
 	}
 	return all, deleted
@@ -272,24 +277,44 @@ func (d *durableStore[T]) close(ctx context.Context) {
 	}
 }
 
+// mark is what a bookmark has of the source of a region.
+type mark struct {
+	Version string    `json:"version,omitempty"` // at which the source goes on, "" if it must list
+	UID     types.UID `json:"uid,omitempty"`     // of the cluster
+	Leaves  Leave     `json:"leaves,omitempty"`  // how the cluster leaves, 0 if it does not
+}
+
+// anyRegion is the name under which a bookmark of clusters notes that the store may hold other objects. No cluster has it.
+const anyRegion = ""
+
 // readBookmark finds out from the bookmark of the store where it stands. It reports whether the
-// store may hold objects of namespaces that the informer does not read.
+// store may hold objects of regions that the informer does not read.
 //
 // The bookmark of an informer over all namespaces is a resourceVersion. For an informer over
 // some namespaces it is a JSON object: the version of each namespace, "" for one that must be
-// listed. It names all namespaces of which the store may hold objects.
+// listed. For clusters, it is a JSON object with the mark of each. It names all namespaces or clusters of which the
+// store may hold objects.
 func (d *durableStore[T]) readBookmark() (foreign bool) {
-	versions := map[string]string{}
-	if !d.several {
-		if !strings.HasPrefix(d.bookmark, "{") {
-			versions[""] = d.bookmark
+	marks := map[string]mark{}
+	switch {
+	case d.recalled != nil:
+		marks = decode[mark](d.bookmark)
+		_, more := marks[anyRegion]
+		foreign = more || len(marks) == 0
+		delete(marks, anyRegion)
+		d.recalled(marks)
+	case d.several:
+		versions := decode[string](d.bookmark)
+		foreign = len(versions) == 0
+		for namespace, version := range versions {
+			marks[namespace] = mark{Version: version}
 		}
-	} else if json.Unmarshal([]byte(d.bookmark), &versions) != nil || len(versions) == 0 { // null is JSON, too
-		versions, foreign = nil, true
+	case !strings.HasPrefix(d.bookmark, "{"):
+		marks[""] = mark{Version: d.bookmark}
 	}
-	others := maps.Clone(versions)
+	others := maps.Clone(marks)
 	for _, s := range d.scopes() {
-		version := versions[s.name()]
+		version := marks[s.name()].Version
 		delete(others, s.name())
 		if s.lists {
 			version = ""
@@ -300,25 +325,45 @@ func (d *durableStore[T]) readBookmark() (foreign bool) {
 	return foreign || len(others) > 0
 }
 
-// nextBookmark returns the bookmark that is true after the batch. It is "", like that of a store
+// nextBookmark returns the bookmark that is true after the batch. Unless the regions are clusters, it is "", like that of a store
 // that must be listed, while the store may hold objects of other namespaces.
 func (d *durableStore[T]) nextBookmark() string {
-	if d.foreign {
+	marks := d.marks()
+	if d.recalled != nil {
+		if d.foreign {
+			marks[anyRegion] = mark{}
+		}
+		return encode(marks)
+	}
+	switch {
+	case d.foreign:
+		return ""
+	case !d.several:
+		return marks[""].Version
+	}
+	versions, known := map[string]string{}, false
+	for namespace, m := range marks {
+		versions[namespace] = m.Version
+		known = known || m.Version != ""
+	}
+	if !known {
 		return ""
 	}
-	versions := d.versions()
-	if !d.several {
-		return versions[""]
+	return encode(versions)
+}
+
+// decode returns what a bookmark has of each region, and nil for a bookmark of another kind.
+func decode[V any](bookmark string) (marks map[string]V) {
+	if json.Unmarshal([]byte(bookmark), &marks) != nil {
+		return nil
 	}
-	for namespace := range d.kept {
-		versions[namespace] += "" // which names it, and keeps the version of one that has returned
-	}
-	if !slices.ContainsFunc(slices.Collect(maps.Values(versions)), func(v string) bool { return v != "" }) {
-		return ""
-	}
-	encoded, err := json.Marshal(versions)
+	return marks
+}
+
+func encode(marks any) string {
+	encoded, err := json.Marshal(marks)
 	if err != nil {
-		panic(err) // it encodes every map of strings
+		panic(err) // it encodes every map of strings and marks
 	}
 	return string(encoded)
 }
@@ -326,17 +371,32 @@ func (d *durableStore[T]) nextBookmark() string {
 func (d *durableStore[T]) drop(of *scope) {
 	delete(d.kept, of.name())
 	if d.places.of(of).spoiled {
-		d.kept[of.name()] = true
+		d.kept[of.name()] = mark{UID: of.uid, Leaves: of.leaves()}
 	}
 	d.access.drop(of)
 	delete(d.before, of)
 }
 
+// marks returns the mark of each region of which the store may have objects.
+func (d *durableStore[T]) marks() map[string]mark {
+	marks := map[string]mark{}
+	maps.Copy(marks, d.kept)
+	here := map[string]bool{}
+	for _, s := range d.scopes() { // those that are leaving come last: the objects are theirs
+		m := mark{Version: d.places.of(s).bookmark(), UID: s.uid}
+		if here[s.name()] = here[s.name()] || !s.gone.Load(); !here[s.name()] {
+			m.Leaves = s.leaves()
+		}
+		marks[s.name()] = m
+	}
+	return marks
+}
+
 // versions returns the version at which each source can go on, "" for one that must list.
 func (d *durableStore[T]) versions() map[string]string {
 	versions := map[string]string{}
-	for _, s := range d.scopes() {
-		versions[s.name()] = d.places.of(s).bookmark()
+	for name, m := range d.marks() {
+		versions[name] = m.Version
 	}
 	return versions
 }

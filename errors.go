@@ -34,6 +34,8 @@ var (
 	// ErrNotEngaged indicates that an informer does not read the cluster, see [Clusters]. It wraps [ErrPermanent].
 	ErrNotEngaged = fmt.Errorf("the cluster is not engaged: %w", ErrPermanent)
 
+	errLoose = errors.New("the store has objects of the cluster, but nothing has engaged it yet")
+
 	// ErrLeaseLost indicates that another replica may be the leader from now on, see
 	// enqueue.Options.Lost. If the ctx of a Run ends with a cause that wraps it (see
 	// [context.WithCancelCause]), Run does not drain, whatever DrainTimeout is.

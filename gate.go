@@ -110,7 +110,7 @@ func (in *gate[T]) become(set, gone []*scope, running bool) {
 	in.set.Store(&set)
 	for _, s := range gone {
 		s.gone.Store(true)
-		if !running {
+		if !running || s.passes {
 			close(s.left) // it has no objects
 		} else {
 			in.leaving = append(in.leaving, s)
@@ -195,9 +195,9 @@ func (in *gate[T]) wakeApplier() {
 	in.enter(in.ctx, &item[T]{kind: itemWake, key: ownPrefix + "wake", scope: in.own}, gateBound)
 }
 
-// covers reports whether the object of that key is in one of the informer's namespaces.
+// covers reports whether the object of that key is in one of the informer's regions, or in one that leaves.
 func (in *gate[T]) covers(key string) bool {
-	return slices.ContainsFunc(in.scopes(), func(s *scope) bool { return s.covers(key) })
+	return slices.ContainsFunc(in.known(), func(s *scope) bool { return s.covers(key) })
 }
 
 // scopeOf returns the source that reads a namespace, and nil if none does.

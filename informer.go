@@ -169,6 +169,9 @@ func newInformer[T Object](what reading, accept func(any) (T, error), bareObject
 		r.omit = omit
 		s := &scope{region: r.region, left: make(chan struct{}), synced: make(chan struct{})}
 		s.divided, _ = r.lw.(source.Divided)
+		if s.cluster != nil {
+			s.wire = source.NewWire(r.lw, r.tapped(opts.Decode))
+		}
 		s.Source = newSource(r, i.clock, i.gate.reports, opts, func(ctx context.Context, r *cache.Reflector, err error) {
 			if i.watchErrorHandler != nil {
 				i.watchErrorHandler(ctx, r, err)
@@ -291,7 +294,7 @@ func (i *CustomCacheInformer[T]) become(set, come, gone []*scope) error {
 	if running {
 		takeInEarly(come, i.opts)
 		for _, s := range come {
-			s.lists = true
+			s.lists = !i.roster.unread || len(gone) > 0 || i.roster.last[s.name()] != nil
 			s.sink.expect()
 		}
 	}

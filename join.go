@@ -367,8 +367,9 @@ func (s *state[T]) nextDeletes() segment[T] {
 	part := segment[T]{Events: n, End: -1, AsOf: s.end}
 	for i := range n {
 		stored := s.deletes.At(i)
-		e := Event[T]{Old: stored.Object.(T), Type: EventDeleted, Origin: OriginInitial, FinalStateUnknown: true}
-		part.Records = append(part.Records, record[T]{key: stored.Key(), event: e, since: s.since})
+		key := stored.Key()
+		e := Event[T]{Old: stored.Object.(T), From: s.clusterOf(key), Type: EventDeleted, Origin: OriginInitial, FinalStateUnknown: true}
+		part.Records = append(part.Records, record[T]{key: key, event: e, since: s.since})
 	}
 	if s.deletes = s.deletes.From(n); s.deletes.Len() == 0 {
 		s.inherit, part.End = false, s.end
@@ -417,22 +418,20 @@ func (s *state[T]) record(stored object.Entry, obj T) record[T] {
 	if s.keyed {
 		key = stored.Key()
 	}
-	e := Event[T]{New: obj, Type: EventAdded, Origin: s.origin}
-	if s.clusters {
-		s.from = clusterOf(key, s.from)
-		e.From = s.from
-	}
+	e := Event[T]{New: obj, From: s.clusterOf(key), Type: EventAdded, Origin: s.origin}
 	if s.origin == OriginResync {
 		e.Type, e.Old = EventUpdated, obj
 	}
 	return record[T]{key: key, event: e, since: s.since}
 }
 
-// clusterOf returns the cluster of a key. It is last if that has the same name.
-func clusterOf(key string, last *Cluster) *Cluster {
-	name, _, _ := strings.Cut(key, object.ClusterMark)
-	if last != nil && last.Name == name {
-		return last
+// clusterOf returns the cluster of a key, nil if there are no clusters.
+func (s *state[T]) clusterOf(key string) *Cluster {
+	if !s.clusters {
+		return nil
 	}
-	return &Cluster{name}
+	if name, _, _ := strings.Cut(key, object.ClusterMark); s.from.name() != name {
+		s.from = &Cluster{name}
+	}
+	return s.from
 }

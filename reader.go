@@ -55,6 +55,11 @@ func (i *CustomCacheInformer[T]) Get(key types.NamespacedName) (obj T, exists bo
 			return obj, exists, nil
 		}
 	}
+	return i.get(name)
+}
+
+// get reads the object of a key out of the store.
+func (i *CustomCacheInformer[T]) get(name string) (obj T, exists bool, err error) {
 	obj, exists, err = index.Get[T](context.Background(), i.scan, name)
 	if err != nil {
 		var none T
@@ -68,24 +73,18 @@ func (i *CustomCacheInformer[T]) List(namespace string, sel labels.Selector) ([]
 	if i.own != nil {
 		return i.shown(i.own.Snapshot()).List(namespace, sel)
 	}
-	objs, err := i.inNamespace(namespace)
-	if err != nil || sel == nil || sel.Empty() {
-		return objs, err
+	if namespace == "" {
+		return i.under("", sel)
 	}
-	var selected []T
-	for _, obj := range objs {
-		if sel.Matches(labels.Set(obj.GetLabels())) {
-			selected = append(selected, obj)
-		}
-	}
-	return selected, nil
+	objs, err := i.index.Find(cache.NamespaceIndex, namespace)
+	return selected(objs, sel), err
 }
 
-func (i *CustomCacheInformer[T]) inNamespace(namespace string) ([]T, error) {
-	if namespace != "" {
-		return i.index.Find(cache.NamespaceIndex, namespace)
+func selected[T Object](objs []T, sel labels.Selector) []T {
+	if sel == nil || sel.Empty() {
+		return objs
 	}
-	return index.All[T](context.Background(), i.scan)
+	return slices.DeleteFunc(objs, func(obj T) bool { return !sel.Matches(labels.Set(obj.GetLabels())) })
 }
 
 // ByIndex returns the objects with that value in an index, see [Reader.ByIndex]. Each had the value when the index
@@ -112,24 +111,24 @@ func (i *CustomCacheInformer[T]) All() iter.Seq2[types.NamespacedName, T] {
 			i.shown(i.own.Snapshot()).All()(yield)
 			return
 		}
-		for _, obj := range i.entries() {
-			if !yield(types.NamespacedName{Namespace: obj.GetNamespace(), Name: obj.GetName()}, obj) {
-				return
-			}
-		}
+		i.yield("", yield)
 	}
 }
 
-// entries yields every object of the store that is a T.
-func (i *CustomCacheInformer[T]) entries() iter.Seq2[object.Entry, T] {
-	return func(yield func(object.Entry, T) bool) {
-		err := i.scan.Each(context.Background(), func(e object.Entry) bool {
-			obj, ok := e.Object.(T)
-			return !ok || yield(e, obj)
-		})
-		if err != nil {
-			i.report(context.Background(), &StoreError{Op: "scan", Failures: 1, GaveUp: true, Err: err})
-		}
+// yield yields every object of the store that is a T and whose key begins with prefix.
+func (i *CustomCacheInformer[T]) yield(prefix string, yield func(types.NamespacedName, T) bool) {
+	i.each(prefix, func(_ object.Entry, obj T) bool {
+		return yield(types.NamespacedName{Namespace: obj.GetNamespace(), Name: obj.GetName()}, obj)
+	})
+}
+
+func (i *CustomCacheInformer[T]) each(prefix string, visit func(object.Entry, T) bool) {
+	err := i.scan.EachUnder(context.Background(), prefix, func(e object.Entry) bool {
+		obj, ok := e.Object.(T)
+		return !ok || visit(e, obj)
+	})
+	if err != nil {
+		i.report(context.Background(), &StoreError{Op: "scan", Failures: 1, GaveUp: true, Err: err})
 	}
 }
 

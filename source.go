@@ -172,19 +172,13 @@ func checkSource(lw cache.ListerWatcher) error {
 // newSource returns a source that reads lw and reports in the words of this package.
 func newSource[T Object](r resource, clock stopwatch.Stopwatch, objects *reports, opts Options[T], watchFailed cache.WatchErrorHandlerWithContext) *source.Source {
 	name, observer := opts.Name, opts.Observer
-	objs, lists := r.framing, func() *turns.Limit { return opts.Lists.turns } // which a Group may set later
-	if l, ok := r.lw.(*clientListWatch); ok {
-		objs = l.framing
-		if isFake(l.client) {
-			lists = nil
-		}
-	}
-	if opts.Decode == DecodeByClient {
-		objs = framing.Type{}
+	lists := func() *turns.Limit { return opts.Lists.turns } // which a Group may set later
+	if l, ok := r.lw.(*clientListWatch); ok && isFake(l.client) {
+		lists = nil
 	}
 	return source.New(r.lw, clock, source.Options{
 		Name: name, ListOnly: opts.WatchList == WatchListOff, PageSize: max(0, opts.PageSize),
-		Backoff: *opts.Backoff, Tweak: opts.TweakListOptions, Framing: objs.Without(r.omit), Lists: lists,
+		Backoff: *opts.Backoff, Tweak: opts.TweakListOptions, Framing: r.tapped(opts.Decode), Lists: lists,
 	}, source.Callbacks{
 		Failed:      func(ctx context.Context, f *source.Failure) { opts.ErrorHandler(ctx, watchError(name, r.region, f)) },
 		Unusable:    func(ctx context.Context, err error) { objects.unusable(ctx, &ObjectError{Op: "watch", Err: err}) },
@@ -258,6 +252,18 @@ type resource struct {
 	omit    *framing.Omission
 }
 
+// tapped returns the type of the objects that are taken off the bodies of the answers.
+func (r resource) tapped(decode DecodeMode) framing.Type {
+	objs := r.framing
+	if l, ok := r.lw.(*clientListWatch); ok {
+		objs = l.framing
+	}
+	if decode == DecodeByClient {
+		objs = framing.Type{}
+	}
+	return objs.Without(r.omit)
+}
+
 // reading is what an informer reads. The sources of one that reads by region may change.
 type reading struct {
 	resources []resource
@@ -317,12 +323,12 @@ type scope struct {
 	divided        source.Divided // nil if the source always delivers the same objects
 	wire           *source.Wire   // nil unless the source reads a cluster
 	uid            types.UID      // of the cluster, "" if it is not known
-	framing        framing.Type   // of the cluster's source
 	sink           intake
 	after          <-chan struct{} // when it is closed, the source may run; nil if it need not wait
 	end            func()          // ends the source; nil before it may run
 	gone           atomic.Bool     // the informer no longer reads the source
 	silent         bool            // watchers do not get the deletes of a source that is gone; set before gone
+	passes         bool            // the objects of a source that is gone stay for the next one of the region; set before gone
 	left           chan struct{}   // closed when the objects of a source that is gone are deleted
 	lists          bool            // the source has come while the informer ran, so it does not resume
 	resume         string          // the version at which the source goes on, "" if it must list; set before it runs
@@ -371,8 +377,8 @@ func (s *scope) run(ctx context.Context) {
 // changes returns how many changes have entered and are not applied, without the objects of lists. The caller holds gate.mu.
 func (s *scope) changes() int { return s.waiting - s.inLists }
 
-// isLate reports whether the first list is not applied.
-func (s *scope) isLate() bool { return !s.listed.Load() }
+// isLate reports whether the first list is awaited and not applied.
+func (s *scope) isLate() bool { return !s.listed.Load() && !s.loose() }
 
 // roster runs the sources of an informer, which come and go.
 type roster struct {
@@ -383,6 +389,7 @@ type roster struct {
 
 	running  sync.Map // the sources that have not returned, as *scope
 	clusters bool     // the sources are clusters
+	unread   bool     // it is not known yet of which clusters the store has objects
 }
 
 // begin starts the sources of the set.
@@ -478,6 +485,9 @@ func (r *roster) all() (all []*scope) {
 
 func (s *scope) health(informer string) SourceHealth {
 	status := s.Status()
+	if s.loose() {
+		status.Failure = &source.Failure{Op: "list", Err: errLoose}
+	}
 	return SourceHealth{
 		Namespace: s.namespace, Cluster: s.cluster.name(), Synced: s.listed.Load(), Watching: status.Watching, LastList: status.LastList, LastContact: status.LastContact,
 		SourceError: watchError(informer, s.region, status.Failure), SourceFailures: status.Failures,

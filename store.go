@@ -91,6 +91,9 @@ type Change struct {
 	// as a tombstone, by key and UID, and replaces a tombstone with the same key and UID. Object is
 	// the one that Get would return at that moment, also if the watch has sent a later state of it.
 	Delete bool
+	// NoTombstone has Delete keep no tombstone: the object leaves without a delete for watchers. A tombstone that the store
+	// has stays.
+	NoTombstone bool
 }
 
 // DurableIndexer is an optional interface of a [Durable] that keeps indexes itself. At the start the

@@ -349,7 +349,7 @@ type places map[*scope]*place
 
 func (p places) of(s *scope) *place {
 	if p[s] == nil {
-		p[s] = &place{}
+		p[s] = &place{doubtful: s.lists}
 	}
 	return p[s]
 }

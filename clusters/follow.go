@@ -21,7 +21,7 @@ import (
 //	}
 //
 // source may change config, and must not make requests. A cluster that leaves the set leaves with deletes, see
-// [informer.LeaveDeleted]. [New] returns an error if inf or source is nil.
+// [informer.LeaveDeleted]. So does one that only the informer's Durable knows, when the first set is complete. [New] returns an error if inf or source is nil.
 func Follow[T informer.Object](inf *informer.Clusters[T], source func(config *rest.Config) (cache.ListerWatcher, error)) Follower {
 	if inf == nil || source == nil {
 		return nil
@@ -48,6 +48,10 @@ func (f follower[T]) give(name string, config *rest.Config, uid types.UID, to fu
 		return err
 	}
 	return to(name, informer.ClusterSource{Source: lw, UID: uid})
+}
+
+func (f follower[T]) settle(names []string) {
+	_ = f.informer.DisengageStored(informer.LeaveDeleted, names...) // an error means that the informer has stopped
 }
 
 func (f follower[T]) Disengage(name string) error {

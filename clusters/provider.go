@@ -107,6 +107,13 @@ func (p *Provider) Run(ctx context.Context) error {
 	defer close(p.stopped)
 	p.set.ctx = ctx
 	close(p.started)
+	p.set.background.Go(func() {
+		select {
+		case <-p.feed.synced():
+			p.set.settle()
+		case <-ctx.Done():
+		}
+	})
 	return p.feed.Run(ctx)
 }
 

@@ -115,6 +115,15 @@ func (s *set) update(ctx context.Context, name string, kubeconfig []byte, bad er
 	return isNew, refused, failed
 }
 
+// settle has the followers drop the clusters that they know from an earlier run and that are not in the first set.
+func (s *set) settle() {
+	for _, follower := range s.followers {
+		if f, ok := follower.(interface{ settle(names []string) }); ok {
+			f.settle(s.names())
+		}
+	}
+}
+
 // call brings each follower from the setting that it has to the current one.
 func (s *set) call(name string, c *cluster) error {
 	var errs []error

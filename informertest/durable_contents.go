@@ -100,7 +100,9 @@ func (c *contents) apply(changes []informer.Change, bookmark string) {
 	for _, change := range changes {
 		if change.Delete {
 			c.remove(change.Key)
-			c.tombstones[identity{change.Key, change.Object.GetUID()}] = change.Object
+			if !change.NoTombstone {
+				c.tombstones[identity{change.Key, change.Object.GetUID()}] = change.Object
+			}
 		} else {
 			c.set(change.Key, change.Object)
 		}

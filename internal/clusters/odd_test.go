@@ -124,10 +124,8 @@ func TestAKeyNeedsACluster(t *testing.T) {
 			}()
 			w.SharedIndexInformer()
 		}()
-		for _, opts := range []options{{Store: cache.NewStore(cache.MetaNamespaceKeyFunc)}, {Durable: informertest.NewDurable()}} {
-			_, err := informer.NewOverClusters(opts, informer.ClusterOptions{})
-			refuses(t, err, "Options.Store or Options.Durable is set")
-		}
+		_, err = informer.NewOverClusters(options{Store: cache.NewStore(cache.MetaNamespaceKeyFunc)}, informer.ClusterOptions{})
+		refuses(t, err, "Options.Store is set")
 		// An informer over one cluster has no clusters.
 		one := testkit.NewInformer(t, w.cluster("east"), options{Name: "one"})
 		v := newViews()

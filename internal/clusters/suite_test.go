@@ -30,7 +30,7 @@ type (
 	event     = informer.Event[configMap]
 )
 
-// each runs a test with each queue, and with lists as a whole, early and streamed, each time in a bubble of its own.
+// each runs a test with each queue, with lists as a whole, early and streamed, and over a Durable, each time in a bubble of its own.
 func each(t *testing.T, test func(t *testing.T, opts options)) {
 	for name, opts := range map[string]options{
 		"whole":  {WatchList: informer.WatchListOff},
@@ -45,6 +45,11 @@ func each(t *testing.T, test func(t *testing.T, opts options)) {
 			})
 		})
 	}
+	t.Run("durable", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			test(t, options{Durable: informertest.NewDurable(), WatchList: informer.WatchListOff})
+		})
+	})
 }
 
 // world has some clusters, and an informer over them.

@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 
@@ -212,6 +213,19 @@ func (x *Index[T]) Find(name, value string) ([]T, error) {
 	}
 	var objs []T
 	err := x.each(name, value, func(_ object.Entry, obj T) { objs = append(objs, obj) })
+	if err != nil {
+		return nil, err
+	}
+	return objs, nil
+}
+
+// FindUnder is like Find for the objects whose keys begin with prefix. It reads the objects of all keys.
+func (x *Index[T]) FindUnder(prefix, name, value string) (objs []T, err error) {
+	err = x.each(name, value, func(e object.Entry, obj T) {
+		if strings.HasPrefix(e.Key(), prefix) {
+			objs = append(objs, obj)
+		}
+	})
 	if err != nil {
 		return nil, err
 	}

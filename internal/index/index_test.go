@@ -269,7 +269,7 @@ func TestAnObjectOfAnotherTypeIsAnError(t *testing.T) {
 	eachStore(t, func(t *testing.T, store cache.Store) {
 		secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "a"}}
 		_ = store.Add(secret)
-		if _, err := All[configMap](t.Context(), scanOf(store)); err == nil || !strings.Contains(err.Error(), "*v1.Secret") {
+		if _, err := All[configMap](t.Context(), scanOf(store), ""); err == nil || !strings.Contains(err.Error(), "*v1.Secret") {
 			t.Errorf("All: %v", err)
 		}
 		if _, exists, err := Get[configMap](t.Context(), scanOf(store), "default/a"); exists || !errors.Is(err, object.ErrWrongType) || !strings.Contains(err.Error(), "*v1.Secret") {

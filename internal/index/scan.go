@@ -3,6 +3,7 @@ package index
 import (
 	"context"
 	"fmt"
+	"strings"
 
 	"k8s.io/client-go/tools/cache"
 
@@ -65,13 +66,18 @@ func (s Scan) Page(ctx context.Context, after string) (page object.Entries, last
 // Each calls visit for every object, until visit returns false. It returns the first error
 // of Page.
 func (s Scan) Each(ctx context.Context, visit func(object.Entry) bool) error {
-	for after := ""; ; {
+	return s.EachUnder(ctx, "", visit)
+}
+
+// EachUnder is like Each for the objects whose keys begin with prefix. In a store without pages, that must be "".
+func (s Scan) EachUnder(ctx context.Context, prefix string, visit func(object.Entry) bool) error {
+	for after := prefix; ; {
 		page, last, err := s.Page(ctx, after)
 		if err != nil {
 			return err
 		}
 		for n := range page.Len() {
-			if !visit(page.At(n)) {
+			if e := page.At(n); prefix != "" && !strings.HasPrefix(e.Key(), prefix) || !visit(e) {
 				return nil
 			}
 		}
@@ -82,13 +88,13 @@ func (s Scan) Each(ctx context.Context, visit func(object.Entry) bool) error {
 	}
 }
 
-// All returns every object of a store. An object of another type than T is an error.
-func All[T object.Object](ctx context.Context, s Scan) (objs []T, err error) {
+// All returns every object of a store whose key begins with prefix. An object of another type than T is an error.
+func All[T object.Object](ctx context.Context, s Scan, prefix string) (objs []T, err error) {
 	if s.keyed == nil {
 		return typed[T](object.Unkeyed(s.plain.List()))
 	}
 	var wrong error
-	err = s.Each(ctx, func(e object.Entry) bool {
+	err = s.EachUnder(ctx, prefix, func(e object.Entry) bool {
 		var obj T
 		obj, wrong = asStored[T](e)
 		objs = append(objs, obj)

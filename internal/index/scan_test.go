@@ -70,7 +70,7 @@ func TestAScanReadsEveryObjectOnce(t *testing.T) {
 			if unique := slices.Compact(slices.Clone(names)); err != nil || len(names) != objects || len(unique) != objects {
 				t.Errorf("%s: read %v (%v), want %d objects", name, names, err, objects)
 			}
-			if all, err := All[configMap](t.Context(), s); err != nil || len(all) != objects {
+			if all, err := All[configMap](t.Context(), s, ""); err != nil || len(all) != objects {
 				t.Errorf("%s: All returns %d objects (%v), want %d", name, len(all), err, objects)
 			}
 		}
@@ -153,7 +153,7 @@ func TestAScanReturnsTheErrorOfTheStore(t *testing.T) {
 	if err := s.Each(t.Context(), func(object.Entry) bool { t.Error("visited"); return true }); !errors.Is(err, store.err) {
 		t.Errorf("Each: %v", err)
 	}
-	if _, err := All[configMap](t.Context(), s); !errors.Is(err, store.err) {
+	if _, err := All[configMap](t.Context(), s, ""); !errors.Is(err, store.err) {
 		t.Errorf("All: %v", err)
 	}
 }

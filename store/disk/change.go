@@ -24,10 +24,11 @@ func (c objectCodec) of(from informer.Change) (change, error) {
 		return change{}, err
 	}
 	made := change{key: []byte(from.Key), uid: from.Object.GetUID()}
-	if from.Delete {
-		made.tombstone = payload
-	} else {
+	switch {
+	case !from.Delete:
 		made.obj, made.payload = from.Object, payload
+	case !from.NoTombstone:
+		made.tombstone = payload
 	}
 	return made, nil
 }

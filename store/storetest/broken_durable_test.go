@@ -291,6 +291,16 @@ var brokenDurables = []broken{
 		}}),
 		found: []string{"Durable/tells tombstones of one UID apart by their keys"},
 	}, {
+		fault: "each delete keeps a tombstone",
+		durable: lasting(durable{apply: func(d *informertest.Durable, ctx context.Context, changes []informer.Change, bookmark string) error {
+			changes = slices.Clone(changes)
+			for i := range changes {
+				changes[i].NoTombstone = false
+			}
+			return d.Apply(ctx, changes, bookmark)
+		}}),
+		found: []string{"Durable/deletes without a tombstone"},
+	}, {
 		fault: "tombstones are told apart by key alone",
 		durable: lasting(durable{tombstones: func(all []informer.Entry) []informer.Entry {
 			return slices.CompactFunc(slices.SortedFunc(slices.Values(all), func(a, b informer.Entry) int { return strings.Compare(a.Key, b.Key) }),

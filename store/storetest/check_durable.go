@@ -24,6 +24,7 @@ var durableChecks = []check{
 	{"keeps what is deleted as a tombstone", whyTombstones, keepsTombstones},
 	{"keeps a tombstone of what was not there", "A call that failed may have taken effect: the object is gone, but the tombstone must still be there.", buriesAbsent},
 	{"tells tombstones apart by key and UID", "An object that was deleted, created again and deleted gives watchers two deletes.", buriesEach},
+	{"deletes without a tombstone", "The objects of a cluster that is only out of reach leave the store, and no watcher gets their deletes.", removesWithoutTombstones},
 	{"deletes and adds one key in one step, in either order", "An object may be created again, and deleted again, within one step.", appliesBoth},
 	{"forgets tombstones by key and UID", "A tombstone that is not forgotten leads to a delete event after each restart; one that is forgotten too early leads to none.", forgets},
 	{"does not change what it is given to apply", "All watchers get the same objects, at the same time.", appliesUnchanged},
@@ -154,6 +155,22 @@ func buriesUnderKeys(c *checker) {
 	c.wantModel(m)
 	c.forget(m, map[string][]types.UID{"default/a": {"uid-default/a-1"}})
 	c.wantModel(m)
+}
+
+func removesWithoutTombstones(c *checker) {
+	m := newModel()
+	remove := func(key string) informer.Change {
+		return informer.Change{Entry: under(key, c.object("default/a", 1)), Delete: true, NoTombstone: true}
+	}
+	put := func(key string) informer.Change { return informer.Change{Entry: under(key, c.object("default/a", 1))} }
+	c.apply(m, "1", put(eastA), put(westA))
+	c.apply(m, "2", remove(eastA), informer.Change{Entry: under(westA, c.object("default/a", 1)), Delete: true})
+	c.wantModel(m)
+	c.wantAbsent(eastA)
+	c.apply(m, "3", put(westA), remove(westA), remove("default/a")) // the tombstone of westA stays, and default/a is not there
+	c.over(c.durable.Reopen(c.T, c.lasting()))
+	c.wantModel(m)
+	c.wantAbsent(westA)
 }
 
 func keepsTombstones(c *checker) {

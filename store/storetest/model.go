@@ -41,6 +41,9 @@ func (m *model) apply(changes []informer.Change, bookmark string) {
 			continue
 		}
 		delete(m.objects, change.Key)
+		if change.NoTombstone {
+			continue
+		}
 		m.tombstones[identity{change.Key, change.Object.GetUID()}] = describe(change.Object)
 	}
 	m.bookmark = bookmark

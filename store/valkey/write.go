@@ -28,7 +28,8 @@ type change struct {
 	uid     types.UID
 	version uint64 // of the object, 0 if it has none that is a number
 	payload string // the encoded object
-	bury    bool   // remove the object, and keep the payload as a tombstone
+	remove  bool   // remove the object
+	bury    bool   // keep the payload as a tombstone
 }
 
 // batch is what one write does.
@@ -47,7 +48,7 @@ func (s *Store) changeOf(from informer.Change) (change, error) {
 	}
 	return change{
 		key: from.Key, uid: from.Object.GetUID(), version: parseVersion(from.Object.GetResourceVersion()),
-		payload: string(payload), bury: from.Delete,
+		payload: string(payload), remove: from.Delete, bury: from.Delete && !from.NoTombstone,
 	}, nil
 }
 
@@ -151,9 +152,12 @@ func (s *Store) plan(b batch) (next position, args []string) {
 		}
 	}
 	for i, c := range b.changes {
-		if c.bury {
-			changes = append(changes, "bury", c.key, tombstone(c.key, c.uid), c.payload, ids[i])
-		} else {
+		switch {
+		case c.bury:
+			changes = append(changes, "bury", c.key, c.payload, ids[i], tombstone(c.key, c.uid))
+		case c.remove:
+			changes = append(changes, "remove", c.key, c.payload, ids[i])
+		default:
 			changes = append(changes, "put", c.key, c.payload, ids[i])
 		}
 	}
@@ -189,7 +193,7 @@ func (p *position) extend(b batch) (ids []string, ok bool) {
 	}
 	for _, c := range b.changes {
 		switch {
-		case c.bury:
+		case c.remove:
 			next.last.n++
 		case c.version <= next.last.version || c.version > version:
 			return nil, false

@@ -15,6 +15,12 @@ local function enter(id, kind, key, object)
   redis.call('XADD', log, id, 't', kind, 'k', key, 'o', object)
   logged = logged + 1
 end
+local function remove(i)
+  stored = stored - redis.call('HDEL', objects, ARGV[i])
+  redis.call('ZREM', order, ARGV[i])
+  enter(ARGV[i + 2], 'delete', ARGV[i], ARGV[i + 1])
+  return 3
+end
 -- A server whose memory is full refuses the first command that needs some, and lets all go through that
 -- come after another one. So this is the first one, unless the call only forgets.
 if ARGV[i] ~= 'forget' then redis.call('HSET', about, 'begun', call) end
@@ -27,12 +33,10 @@ local change = {
     enter(ARGV[i + 2], new == 1 and 'add' or 'change', ARGV[i], ARGV[i + 1])
     return 3
   end,
-  bury = function(i) -- key, tombstone, object, id of the entry in the log
-    stored = stored - redis.call('HDEL', objects, ARGV[i])
-    redis.call('ZREM', order, ARGV[i])
-    buried = buried + redis.call('HSET', tombstones, ARGV[i + 1], ARGV[i + 2])
-    enter(ARGV[i + 3], 'delete', ARGV[i], ARGV[i + 2])
-    return 4
+  remove = remove, -- key, object, id of the entry in the log
+  bury = function(i) -- the same, and the tombstone
+    buried = buried + redis.call('HSET', tombstones, ARGV[i + 3], ARGV[i + 1])
+    return 1 + remove(i)
   end,
   forget = function(i) -- tombstone
     buried = buried - redis.call('HDEL', tombstones, ARGV[i])

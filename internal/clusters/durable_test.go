@@ -1,0 +1,360 @@
+package clusters_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/customcacheinformer/informer"
+	"github.com/customcacheinformer/informer/informertest"
+	"github.com/customcacheinformer/informer/internal/testkit"
+)
+
+// restart returns a world with the same clusters over the store as the next process finds it.
+func (w *world) restart(t *testing.T, store *testkit.Durable) *world {
+	t.Helper()
+	next := newWorld(t, options{Durable: store.Reopen(), WatchList: informer.WatchListOff, ErrorHandler: testkit.Ignore})
+	next.sources = w.sources
+	return next
+}
+
+func (w *world) engageAs(name string, uid types.UID) {
+	w.t.Helper()
+	if err := w.Engage(name, informer.ClusterSource{Source: w.cluster(name), UID: uid}); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// A restart keeps the clusters that the store has, also before something engages them. One that is the same goes on without a
+// list, and misses no delete. Another one under the name is compared with a list.
+func TestARestartOverClusters(t *testing.T) {
+	for _, early := range []bool{false, true} {
+		t.Run(fmt.Sprint("engaged before Run ", early), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				store := informertest.NewDurable()
+				w := newWorld(t, options{Durable: store, WatchList: informer.WatchListOff})
+				for _, name := range []string{"same", "other", "unknown", "away", "gone"} {
+					w.cluster(name, testkit.Object("x", "1"), testkit.Object("y", "1"))
+					w.engageAs(name, types.UID(name))
+				}
+				stop := testkit.Start(t, w.CustomCacheInformer)
+				time.Sleep(time.Minute)
+				stop()
+
+				w = w.restart(t, store)
+				_, _ = w.sources["same"].Delete(key("y"))
+				w.sources["other"] = informertest.NewSource(testkit.Object("x", "2")) // with the UID and the version of the first x
+				_, _ = w.sources["unknown"].Delete(key("x"))
+				before := map[string]int{}
+				for name, s := range w.sources {
+					before[name] = lists(s)
+				}
+				v := w.watch(informer.WatcherOptions{})
+				engage := func() {
+					w.engageAs("same", "same")
+					w.engageAs("other", "another")
+					w.engageAs("unknown", "")
+				}
+				if early {
+					engage()
+				}
+				testkit.Start(t, w.CustomCacheInformer)
+				time.Sleep(time.Second)
+				if !early {
+					if !w.HasSynced() {
+						t.Error("the informer waits for clusters that nothing has engaged")
+					}
+					for name, s := range w.sources {
+						if objs, err := w.In(name).List("default", nil); len(objs) != 2 || err != nil {
+							t.Errorf("%s has %d objects (%v)", name, len(objs), err)
+						}
+						check(t, "requests to "+name, lists(s)-before[name], 0)
+					}
+					engage()
+					time.Sleep(time.Second)
+				}
+				for name, want := range map[string]int{"same": 0, "other": 1, "unknown": 1} {
+					check(t, "lists of "+name, lists(w.sources[name])-before[name], want)
+				}
+				w.check([]string{"same", "other", "unknown", "away", "gone"}, v)
+				h := w.Health().Clusters
+				for _, c := range h {
+					loose := c.Cluster == "away" || c.Cluster == "gone"
+					if (c.SourceError != nil) != loose || c.Watching == loose {
+						t.Errorf("%s: %v, watching %t", c.Cluster, c.SourceError, c.Watching)
+					}
+				}
+				v.take()
+				if err := w.DisengageStored(informer.LeaveDeleted, "away"); err != nil {
+					t.Fatal(err)
+				}
+				time.Sleep(time.Second)
+				w.check([]string{"same", "other", "unknown", "away"}, v)
+				check(t, "events", v.take(), []string{"left deleted gone|x", "left deleted gone|y"})
+				w.engageAs("away", "away")
+				time.Sleep(time.Second)
+				check(t, "lists of away", lists(w.sources["away"])-before["away"], 0)
+				check(t, "events", len(v.take()), 0)
+			})
+		})
+	}
+}
+
+// A cluster that leaves is named in the bookmark. So a crash in the middle of the leave does not end it.
+func TestACrashWhileAClusterLeaves(t *testing.T) {
+	for _, leave := range []informer.Leave{informer.LeaveDeleted, informer.LeaveSilently} {
+		for _, effect := range []bool{false, true} {
+			t.Run(fmt.Sprint(leave, " the write has happened ", effect), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					store := informertest.NewDurable()
+					w := newWorld(t, options{Durable: store, WatchList: informer.WatchListOff, ErrorHandler: testkit.Ignore})
+					for n := range 1500 { // more than a batch
+						w.cluster("east").Apply(testkit.Object(fmt.Sprint("x", n), "1"))
+					}
+					w.cluster("west", testkit.Object("x", "1"))
+					w.engageAs("east", "1")
+					w.engageAs("west", "2")
+					v := w.watch(informer.WatcherOptions{})
+					stop := testkit.Start(t, w.CustomCacheInformer)
+					time.Sleep(time.Minute)
+					applies := 0
+					crash := func(op, _ string) error {
+						if applies++; op == "apply" && applies > 1 {
+							store.Crash()
+							return errors.New("crashed")
+						}
+						return nil
+					}
+					if store.Fail(crash); effect {
+						store.Fail(nil)
+						store.FailAfter(crash)
+					}
+					w.disengage("east", leave)
+					time.Sleep(time.Minute)
+					stop()
+					told := len(slices.DeleteFunc(v.take(), func(e string) bool { return e[0] != 'l' }))
+
+					w = w.restart(t, store)
+					v = w.watch(informer.WatcherOptions{})
+					testkit.Start(t, w.CustomCacheInformer)
+					time.Sleep(time.Minute)
+					deletes := 0
+					v.mu.Lock()
+					for _, e := range v.events {
+						if e.Type == informer.EventDeleted {
+							deletes++
+						}
+					}
+					v.mu.Unlock()
+					want := 1500 - told
+					if leave == informer.LeaveSilently {
+						v.forget("east")
+						want = 0
+					}
+					if check(t, "deletes", deletes >= want && deletes <= 1500, true); leave == informer.LeaveSilently {
+						check(t, "deletes", deletes+told, 0)
+					}
+					w.check([]string{"west"}) // the watcher got the deletes of objects that it does not know
+				})
+			})
+		}
+	}
+}
+
+// mind is a watcher that outlives the processes. It has what it was told, by cluster and key.
+type mind struct {
+	mu    sync.Mutex
+	knows map[string]string
+}
+
+func (m *mind) Add(_ context.Context, e event) error    { return m.note(e) }
+func (m *mind) Update(_ context.Context, e event) error { return m.note(e) }
+func (m *mind) Delete(_ context.Context, e event) error { return m.note(e) }
+
+func (m *mind) note(e event) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if id := e.Cluster() + " " + e.Key().String(); e.Type == informer.EventDeleted {
+		delete(m.knows, id)
+	} else {
+		m.knows[id] = e.New.Data["value"]
+	}
+	return nil
+}
+
+func (m *mind) forget(cluster string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	maps.DeleteFunc(m.knows, func(id, _ string) bool { return id[:len(cluster)] == cluster })
+}
+
+// Processes crash at any moment, clusters come, go and swap their names in each and between two, and the watcher that outlives
+// them knows in the end what is there.
+func TestRandomRestartsOverClusters(t *testing.T) {
+	seeds := []uint64{1, 2, 3, rand.Uint64()}
+	if *seed != 0 {
+		seeds = []uint64{*seed}
+	}
+	for _, seed := range seeds {
+		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) { randomRestarts(t, rand.New(rand.NewPCG(seed, 5)), max(3, *turns/100)) })
+		})
+	}
+}
+
+func randomRestarts(t *testing.T, random *rand.Rand, processes int) {
+	if testing.Short() {
+		processes = 3
+	}
+	names := []string{"a", "b", "c", "d"}
+	var servers []*source
+	uids := map[*source]types.UID{}
+	for n := range 5 {
+		servers = append(servers, informertest.NewSource(testkit.Object("x", fmt.Sprint(n)), testkit.Object("y", "1"))) // copies that differ
+		uids[servers[n]] = types.UID(fmt.Sprint(n))
+	}
+	wanted, silent := map[string]*source{}, map[string]<-chan struct{}{}
+	m := &mind{knows: map[string]string{}}
+	store := informertest.NewDurable()
+	change := func() {
+		server, object := servers[random.IntN(len(servers))], testkit.Object([]string{"x", "y", "z"}[random.IntN(3)], fmt.Sprint(random.IntN(1000)))
+		switch random.IntN(10) {
+		case 0:
+			server.Disconnect()
+		case 1:
+			server.Expire()
+		case 2, 3, 4:
+			_, _ = server.Delete(types.NamespacedName{Namespace: object.Namespace, Name: object.Name})
+		default:
+			server.Apply(object)
+		}
+	}
+	for process := range processes {
+		last := process == processes-1
+		store = store.Reopen()
+		if err := store.Err(); err != nil {
+			t.Fatal(err)
+		}
+		inf, err := informer.NewOverClusters(options{Durable: store, WatchList: informer.WatchListOff, ErrorHandler: testkit.Ignore}, informer.ClusterOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		testkit.AddWatcher(t, inf.CustomCacheInformer, m, informer.WatcherOptions{Retry: informer.Backoff(time.Millisecond, time.Second, 0)})
+		here := map[string]bool{}
+		engage := func(name string) {
+			if left := silent[name]; left != nil {
+				<-left
+				synctest.Wait()
+				m.forget(name)
+			}
+			delete(silent, name)
+			if wanted[name] == nil {
+				wanted[name] = servers[random.IntN(len(servers))]
+			}
+			from := informer.ClusterSource{Source: wanted[name], UID: uids[wanted[name]]}
+			if random.IntN(4) == 0 {
+				from.UID = ""
+			}
+			if err := inf.Engage(name, from); err != nil {
+				t.Fatal(err)
+			}
+			here[name] = true
+		}
+		for name := range silent { // how far the leave has come is not known
+			m.forget(name)
+			silent[name] = nil
+		}
+		for range random.IntN(4) {
+			change() // while no process runs
+		}
+		for _, name := range names {
+			if wanted[name] != nil && random.IntN(3) == 0 {
+				wanted[name] = servers[random.IntN(len(servers))] // the name belongs to another one now
+			}
+			if wanted[name] != nil && random.IntN(3) == 0 {
+				engage(name)
+			}
+		}
+		stop := testkit.Start(t, inf.CustomCacheInformer)
+		for turn := range 5 + random.IntN(40) {
+			if random.IntN(2) == 0 {
+				time.Sleep(time.Duration(random.IntN(20)) * time.Millisecond)
+			}
+			if turn == 20 {
+				store.FailRandomly(random.Uint64(), 0.2)
+			}
+			switch name := names[random.IntN(len(names))]; {
+			case random.IntN(2) == 0:
+				change()
+			case !here[name]:
+				engage(name)
+			case random.IntN(3) == 0:
+				leave := []informer.Leave{informer.LeaveDeleted, informer.LeaveSilently}[random.IntN(2)]
+				left, err := inf.Disengage(name, leave)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if wanted[name], here[name] = nil, false; leave == informer.LeaveSilently {
+					silent[name] = left
+				}
+			case random.IntN(3) == 0:
+				if random.IntN(2) == 0 {
+					wanted[name] = servers[random.IntN(len(servers))]
+				}
+				if err := inf.Replace(name, informer.ClusterSource{Source: wanted[name], UID: uids[wanted[name]]}); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		if !last && random.IntN(2) == 0 {
+			time.Sleep(time.Duration(random.IntN(5000)) * time.Millisecond)
+		}
+		if !last {
+			if random.IntN(2) == 0 {
+				store.Crash()
+			}
+			stop()
+			continue
+		}
+		store.Heal()
+		for _, name := range names {
+			if wanted[name] != nil && !here[name] {
+				engage(name)
+			}
+		}
+		if err := inf.DisengageStored(informer.LeaveDeleted); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(10 * time.Minute)
+		want := map[string]string{}
+		for name, server := range wanted {
+			if server != nil {
+				for _, obj := range server.Objects() {
+					want[name+" "+cache.MetaObjectToName(obj).String()] = obj.Data["value"]
+				}
+			}
+		}
+		for name := range silent {
+			m.forget(name)
+		}
+		m.mu.Lock()
+		if !maps.Equal(m.knows, want) {
+			t.Errorf("the watcher knows %v\nwant %v", m.knows, want)
+		}
+		m.mu.Unlock()
+		objs, err := inf.List("", nil)
+		check(t, "objects in the store", len(objs), len(want))
+		check(t, "error", err, nil)
+		stop()
+	}
+}
