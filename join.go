@@ -425,12 +425,16 @@ func (s *state[T]) record(stored object.Entry, obj T) record[T] {
 	return record[T]{key: key, event: e, since: s.since}
 }
 
-// clusterOf returns the cluster of a key, nil if there are no clusters.
+// clusterOf returns the cluster of a key, nil if it has none.
 func (s *state[T]) clusterOf(key string) *Cluster {
 	if !s.clusters {
 		return nil
 	}
-	if name, _, _ := strings.Cut(key, object.ClusterMark); s.from.name() != name {
+	name, _, found := strings.Cut(key, object.ClusterMark)
+	switch {
+	case !found: // an earlier informer has left the object in a Durable
+		return nil
+	case s.from.name() != name:
 		s.from = &Cluster{name}
 	}
 	return s.from

@@ -1,12 +1,14 @@
 package clusters_test
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"maps"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -20,10 +22,10 @@ import (
 	"github.com/customcacheinformer/informer/internal/testkit"
 )
 
-// restart returns a world with the same clusters over the store as the next process finds it.
-func (w *world) restart(t *testing.T, store *testkit.Durable) *world {
+// over returns a world with the same clusters over a store.
+func (w *world) over(t *testing.T, store *testkit.Durable) *world {
 	t.Helper()
-	next := newWorld(t, options{Durable: store.Reopen(), WatchList: informer.WatchListOff, ErrorHandler: testkit.Ignore})
+	next := newWorld(t, options{Durable: store, WatchList: informer.WatchListOff, ErrorHandler: testkit.Ignore})
 	next.sources = w.sources
 	return next
 }
@@ -36,25 +38,32 @@ func (w *world) engageAs(name string, uid types.UID) {
 }
 
 // A restart keeps the clusters that the store has, also before something engages them. One that is the same goes on without a
-// list, and misses no delete. Another one under the name is compared with a list.
+// list, and misses no delete. Another one under the name is compared with a list, and so is one that may be another.
 func TestARestartOverClusters(t *testing.T) {
-	for _, early := range []bool{false, true} {
-		t.Run(fmt.Sprint("engaged before Run ", early), func(t *testing.T) {
+	for _, when := range []string{"before Run", "while the store is read", "later"} {
+		t.Run(when, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				store := informertest.NewDurable()
 				w := newWorld(t, options{Durable: store, WatchList: informer.WatchListOff})
-				for _, name := range []string{"same", "other", "unknown", "away", "gone"} {
+				all := []string{"same", "other", "unknown", "unnamed", "back", "away", "gone"}
+				for _, name := range all {
 					w.cluster(name, testkit.Object("x", "1"), testkit.Object("y", "1"))
-					w.engageAs(name, types.UID(name))
+					w.engageAs(name, types.UID(strings.TrimPrefix(name, "unnamed")))
 				}
 				stop := testkit.Start(t, w.CustomCacheInformer)
 				time.Sleep(time.Minute)
 				stop()
 
-				w = w.restart(t, store)
+				store = store.Reopen()
+				w = w.over(t, store)
 				_, _ = w.sources["same"].Delete(key("y"))
-				w.sources["other"] = informertest.NewSource(testkit.Object("x", "2")) // with the UID and the version of the first x
 				_, _ = w.sources["unknown"].Delete(key("x"))
+				_, _ = w.sources["unnamed"].Delete(key("x"))
+				_, _ = w.sources["back"].Delete(key("x"))
+				w.sources["other"] = informertest.NewSource(testkit.Object("x", "2")) // with the UID and the version of the first x
+				for n := range 10 {
+					w.sources["other"].Apply(testkit.Object("z", fmt.Sprint(n)))
+				}
 				before := map[string]int{}
 				for name, s := range w.sources {
 					before[name] = lists(s)
@@ -64,13 +73,24 @@ func TestARestartOverClusters(t *testing.T) {
 					w.engageAs("same", "same")
 					w.engageAs("other", "another")
 					w.engageAs("unknown", "")
+					w.engageAs("unnamed", "")
+					w.engageAs("back", "back")
 				}
-				if early {
+				switch when {
+				case "before Run":
 					engage()
-				}
-				testkit.Start(t, w.CustomCacheInformer)
-				time.Sleep(time.Second)
-				if !early {
+					testkit.Start(t, w.CustomCacheInformer)
+				case "while the store is read":
+					release := store.Hang()
+					testkit.Start(t, w.CustomCacheInformer)
+					synctest.Wait()
+					engage()
+					w.disengage("back", informer.LeaveDeleted)
+					w.engageAs("back", "back")
+					release()
+				default:
+					testkit.Start(t, w.CustomCacheInformer)
+					time.Sleep(time.Second)
 					if !w.HasSynced() {
 						t.Error("the informer waits for clusters that nothing has engaged")
 					}
@@ -81,25 +101,35 @@ func TestARestartOverClusters(t *testing.T) {
 						check(t, "requests to "+name, lists(s)-before[name], 0)
 					}
 					engage()
-					time.Sleep(time.Second)
 				}
-				for name, want := range map[string]int{"same": 0, "other": 1, "unknown": 1} {
+				time.Sleep(time.Second)
+				w.check(all, v)
+				left := 0
+				if when == "while the store is read" {
+					left = 1
+				}
+				for name, want := range map[string]int{"same": 0, "other": 1, "unknown": 1, "unnamed": 1, "back": left, "away": 0} {
 					check(t, "lists of "+name, lists(w.sources[name])-before[name], want)
 				}
-				w.check([]string{"same", "other", "unknown", "away", "gone"}, v)
-				h := w.Health().Clusters
-				for _, c := range h {
+				if obj, _, err := w.In("other").Get(key("x")); err != nil || obj.Data["value"] != "2" {
+					t.Errorf("x of the other cluster is %v (%v)", obj, err)
+				}
+				for _, e := range v.take() {
+					if strings.HasPrefix(e, "left") && left == 0 {
+						t.Error(e)
+					}
+				}
+				for _, c := range w.Health().Clusters {
 					loose := c.Cluster == "away" || c.Cluster == "gone"
 					if (c.SourceError != nil) != loose || c.Watching == loose {
 						t.Errorf("%s: %v, watching %t", c.Cluster, c.SourceError, c.Watching)
 					}
 				}
-				v.take()
 				if err := w.DisengageStored(informer.LeaveDeleted, "away"); err != nil {
 					t.Fatal(err)
 				}
 				time.Sleep(time.Second)
-				w.check([]string{"same", "other", "unknown", "away"}, v)
+				w.check(all[:len(all)-1], v)
 				check(t, "events", v.take(), []string{"left deleted gone|x", "left deleted gone|y"})
 				w.engageAs("away", "away")
 				time.Sleep(time.Second)
@@ -110,9 +140,80 @@ func TestARestartOverClusters(t *testing.T) {
 	}
 }
 
-// A cluster that leaves is named in the bookmark. So a crash in the middle of the leave does not end it.
-func TestACrashWhileAClusterLeaves(t *testing.T) {
+// A delete that no watcher has handled comes again after the restart, with its cluster.
+func TestADeleteOutlivesItsProcess(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := informertest.NewDurable()
+		w := newWorld(t, options{Durable: store, ErrorHandler: testkit.Ignore})
+		w.cluster("east", testkit.Object("x", "1"))
+		w.engageAs("east", "1")
+		failing := informer.WatcherFuncs[configMap]{DeleteFunc: func(context.Context, event) error { return errors.New("failed") }}
+		testkit.AddWatcher(t, w.CustomCacheInformer, failing, informer.WatcherOptions{Retry: informer.Backoff(time.Hour, time.Hour, 0)})
+		stop := testkit.Start(t, w.CustomCacheInformer)
+		time.Sleep(time.Minute)
+		_, _ = w.cluster("east").Delete(key("x"))
+		time.Sleep(time.Minute)
+		stop()
+		w = w.over(t, store.Reopen())
+		v := w.watch(informer.WatcherOptions{})
+		testkit.Start(t, w.CustomCacheInformer)
+		time.Sleep(time.Minute)
+		check(t, "events", v.take(), []string{"initial deleted east|x"})
+	})
+}
+
+// What the store refuses to delete is tried again at the next start: objects of a cluster that has left, and those of an earlier
+// informer that has read one cluster.
+func TestTheNextStartDeletesWhatTheStoreHasRefused(t *testing.T) {
 	for _, leave := range []informer.Leave{informer.LeaveDeleted, informer.LeaveSilently} {
+		t.Run(fmt.Sprint("leave ", leave), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				store := informertest.NewDurable()
+				testkit.OneRun(t, informertest.NewSource(testkit.Object("x", "1")), store, options{})
+				store = store.Reopen()
+				store.Fail(func(op, key string) error {
+					if op == "apply" && (key == "default/x" || key == "west|default/x") {
+						return fmt.Errorf("refused: %w", informer.ErrPermanent)
+					}
+					return nil
+				})
+				w := newWorld(t, options{Durable: store, ErrorHandler: testkit.Ignore})
+				w.engageAs("east", "1")
+				testkit.Start(t, w.CustomCacheInformer)
+				time.Sleep(time.Minute)
+				store.Fail(nil)
+				w.cluster("west", testkit.Object("x", "1"))
+				w.engageAs("west", "2")
+				time.Sleep(time.Minute)
+				store.Fail(func(op, key string) error {
+					if op == "apply" && key == "west|default/x" {
+						return fmt.Errorf("refused: %w", informer.ErrPermanent)
+					}
+					return nil
+				})
+				<-w.disengage("west", leave)
+				w.cluster("east").Apply(testkit.Object("y", "1"))
+				time.Sleep(time.Minute)
+				check(t, "stored", len(testkit.Stored(store)), 3)
+
+				w = w.over(t, store.Reopen())
+				v := w.watch(informer.WatcherOptions{})
+				testkit.Start(t, w.CustomCacheInformer)
+				time.Sleep(time.Minute)
+				w.check([]string{"east"})
+				told := v.take()
+				check(t, "delete of west", slices.Contains(told, "left deleted west|x"), leave == informer.LeaveDeleted)
+				check(t, "delete of what was there before", slices.Contains(told, "initial added |x") && slices.Contains(told, "initial deleted |x"), true)
+			})
+		})
+	}
+}
+
+// A cluster that leaves is named in the bookmark. So a crash in the middle of the leave does not end it, unless the cluster has
+// come back.
+func TestACrashWhileAClusterLeaves(t *testing.T) {
+	const back = 0
+	for _, leave := range []informer.Leave{informer.LeaveDeleted, informer.LeaveSilently, back} {
 		for _, effect := range []bool{false, true} {
 			t.Run(fmt.Sprint(leave, " the write has happened ", effect), func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
@@ -139,15 +240,23 @@ func TestACrashWhileAClusterLeaves(t *testing.T) {
 						store.Fail(nil)
 						store.FailAfter(crash)
 					}
-					w.disengage("east", leave)
+					if w.disengage("east", cmp.Or(leave, informer.LeaveDeleted)); leave == back {
+						w.engageAs("east", "1")
+					}
 					time.Sleep(time.Minute)
 					stop()
 					told := len(slices.DeleteFunc(v.take(), func(e string) bool { return e[0] != 'l' }))
 
-					w = w.restart(t, store)
+					w = w.over(t, store.Reopen())
 					v = w.watch(informer.WatcherOptions{})
 					testkit.Start(t, w.CustomCacheInformer)
 					time.Sleep(time.Minute)
+					if leave == back {
+						w.engageAs("east", "1")
+						time.Sleep(time.Minute)
+						w.check([]string{"east", "west"})
+						return
+					}
 					deletes := 0
 					v.mu.Lock()
 					for _, e := range v.events {
