@@ -252,6 +252,7 @@ func TestACrashWhileAClusterLeaves(t *testing.T) {
 					testkit.Start(t, w.CustomCacheInformer)
 					time.Sleep(time.Minute)
 					if leave == back {
+						check(t, "engaged", testkit.Sorted(w.Engaged()), []string{"east", "west"})
 						w.engageAs("east", "1")
 						time.Sleep(time.Minute)
 						w.check([]string{"east", "west"})
