@@ -22,7 +22,7 @@ import (
 // newServer assembles the API server from its parts. Its command line options cannot be used:
 // they insist on a whole cluster for authentication, authorization and admission. The server
 // accepts the bearer token of the given client configuration, and those of the users. If pods is
-// true, it serves Pods, too.
+// true, it serves Pods and Secrets, too.
 func newServer(listener net.Listener, certificate, key []byte, client *rest.Config, etcdURL string, others *users, pods bool) (*apiserver.CustomResourceDefinitions, error) {
 	serving, err := dynamiccertificates.NewStaticCertKeyContent("serving", certificate, key)
 	if err != nil {

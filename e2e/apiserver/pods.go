@@ -2,8 +2,10 @@ package apiserver
 
 import (
 	"context"
+	"errors"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -20,10 +22,13 @@ import (
 	"k8s.io/kube-openapi/pkg/validation/spec"
 )
 
-// podModels are the names of the OpenAPI models of Pods.
-var podModels = []string{corev1.Pod{}.OpenAPIModelName(), corev1.PodList{}.OpenAPIModelName()}
+// podModels are the names of the OpenAPI models of Pods and Secrets.
+var podModels = []string{
+	corev1.Pod{}.OpenAPIModelName(), corev1.PodList{}.OpenAPIModelName(),
+	corev1.Secret{}.OpenAPIModelName(), corev1.SecretList{}.OpenAPIModelName(),
+}
 
-// withPods adds to definitions those of Pods, which allow any fields.
+// withPods adds to definitions those of Pods and Secrets, which allow any fields.
 func withPods(definitions common.GetOpenAPIDefinitions) common.GetOpenAPIDefinitions {
 	return func(ref common.ReferenceCallback) map[string]common.OpenAPIDefinition {
 		all := definitions(ref)
@@ -37,15 +42,16 @@ func withPods(definitions common.GetOpenAPIDefinitions) common.GetOpenAPIDefinit
 	}
 }
 
-// newPodScheme returns a scheme with Pods. The API server converts each object to an internal
-// version, and that of Pods is in k8s.io/kubernetes, which cannot be imported. So the internal
-// version is v1.
+// newPodScheme returns a scheme with Pods and Secrets. The API server converts each object to an internal
+// version, and those of Pods and Secrets are in k8s.io/kubernetes, which cannot be imported. So the
+// internal version is v1.
 func newPodScheme() (*runtime.Scheme, error) {
 	scheme := runtime.NewScheme()
 	if err := corev1.AddToScheme(scheme); err != nil {
 		return nil, err
 	}
-	scheme.AddKnownTypes(schema.GroupVersion{Version: runtime.APIVersionInternal}, &corev1.Pod{}, &corev1.PodList{})
+	scheme.AddKnownTypes(schema.GroupVersion{Version: runtime.APIVersionInternal},
+		&corev1.Pod{}, &corev1.PodList{}, &corev1.Secret{}, &corev1.SecretList{})
 	err := scheme.AddFieldLabelConversionFunc(corev1.SchemeGroupVersion.WithKind("Pod"), func(label, value string) (string, string, error) {
 		if label == nodeName {
 			return label, value, nil
@@ -58,45 +64,51 @@ func newPodScheme() (*runtime.Scheme, error) {
 // nodeName is the field by which Pods can be selected, besides their names and namespaces.
 const nodeName = "spec.nodeName"
 
-// installPods makes the server serve Pods and their status, from the etcd of storage. It must
-// be called before the server runs.
+// installPods makes the server serve Pods with their status, and Secrets, from the etcd of storage.
+// It must be called before the server runs.
 func installPods(server *genericapiserver.GenericAPIServer, scheme *runtime.Scheme, etcd *genericoptions.EtcdOptions) error {
 	codecs := serializer.NewCodecFactory(scheme)
 	storage := etcd.StorageConfig
 	storage.Codec = codecs.LegacyCodec(corev1.SchemeGroupVersion)
-	pods := corev1.Resource("pods")
+	options := &generic.StoreOptions{
+		RESTOptions: etcd.CreateRESTOptionsGetter(&genericoptions.SimpleStorageFactory{StorageConfig: storage}, nil),
+		AttrFunc: func(obj runtime.Object) (labels.Set, fields.Set, error) {
+			meta, selectable := obj.(metav1.ObjectMetaAccessor).GetObjectMeta().(*metav1.ObjectMeta), fields.Set{}
+			if pod, ok := obj.(*corev1.Pod); ok {
+				selectable[nodeName] = pod.Spec.NodeName
+			}
+			return meta.Labels, generic.AddObjectMetaFieldsSet(selectable, meta, true), nil
+		},
+	}
 	strategy := podStrategy{ObjectTyper: scheme, NameGenerator: names.SimpleNameGenerator}
 	ofStatus := strategy
 	ofStatus.status = true
-	store := &registry.Store{
-		NewFunc:                   func() runtime.Object { return &corev1.Pod{} },
-		NewListFunc:               func() runtime.Object { return &corev1.PodList{} },
-		DefaultQualifiedResource:  pods,
-		SingularQualifiedResource: corev1.Resource("pod"),
-		CreateStrategy:            strategy,
-		UpdateStrategy:            strategy,
-		DeleteStrategy:            strategy,
-		TableConvertor:            rest.NewDefaultTableConvertor(pods),
+	storeOf := func(plural, singular string, object, list func() runtime.Object) *registry.Store {
+		return &registry.Store{
+			NewFunc:                   object,
+			NewListFunc:               list,
+			DefaultQualifiedResource:  corev1.Resource(plural),
+			SingularQualifiedResource: corev1.Resource(singular),
+			CreateStrategy:            strategy,
+			UpdateStrategy:            strategy,
+			DeleteStrategy:            strategy,
+			TableConvertor:            rest.NewDefaultTableConvertor(corev1.Resource(plural)),
+		}
 	}
-	err := store.CompleteWithOptions(&generic.StoreOptions{
-		RESTOptions: etcd.CreateRESTOptionsGetter(&genericoptions.SimpleStorageFactory{StorageConfig: storage}, nil),
-		AttrFunc: func(obj runtime.Object) (labels.Set, fields.Set, error) {
-			pod := obj.(*corev1.Pod)
-			return pod.Labels, generic.AddObjectMetaFieldsSet(fields.Set{nodeName: pod.Spec.NodeName}, &pod.ObjectMeta, true), nil
-		},
-	})
-	if err != nil {
+	pods := storeOf("pods", "pod", func() runtime.Object { return &corev1.Pod{} }, func() runtime.Object { return &corev1.PodList{} })
+	secrets := storeOf("secrets", "secret", func() runtime.Object { return &corev1.Secret{} }, func() runtime.Object { return &corev1.SecretList{} })
+	if err := errors.Join(pods.CompleteWithOptions(options), secrets.CompleteWithOptions(options)); err != nil {
 		return err
 	}
-	status := *store
+	status := *pods
 	status.UpdateStrategy = ofStatus
 	group := genericapiserver.NewDefaultAPIGroupInfo("", scheme, runtime.NewParameterCodec(scheme), codecs)
-	group.VersionedResourcesStorageMap["v1"] = map[string]rest.Storage{"pods": store, "pods/status": &status}
+	group.VersionedResourcesStorageMap["v1"] = map[string]rest.Storage{"pods": pods, "pods/status": &status, "secrets": secrets}
 	return server.InstallLegacyAPIGroup(genericapiserver.DefaultLegacyAPIPrefix, &group)
 }
 
 // podStrategy separates the status of a Pod from the rest, as the real one does. It neither
-// validates Pods nor fills in defaults.
+// validates objects nor fills in defaults.
 type podStrategy struct {
 	runtime.ObjectTyper
 	names.NameGenerator
@@ -106,14 +118,19 @@ type podStrategy struct {
 func (podStrategy) NamespaceScoped() bool { return true }
 
 func (podStrategy) PrepareForCreate(_ context.Context, obj runtime.Object) {
-	obj.(*corev1.Pod).Status = corev1.PodStatus{Phase: corev1.PodPending}
+	if pod, ok := obj.(*corev1.Pod); ok {
+		pod.Status = corev1.PodStatus{Phase: corev1.PodPending}
+	}
 }
 
 func (s podStrategy) PrepareForUpdate(_ context.Context, obj, old runtime.Object) {
-	if after, before := obj.(*corev1.Pod), old.(*corev1.Pod); s.status {
-		after.Spec = before.Spec
-	} else {
-		after.Status = before.Status
+	after, ok := obj.(*corev1.Pod)
+	switch {
+	case !ok: // a Secret
+	case s.status:
+		after.Spec = old.(*corev1.Pod).Spec
+	default:
+		after.Status = old.(*corev1.Pod).Status
 	}
 }
 

@@ -4,7 +4,7 @@
 // The server is the one that serves custom resources in every cluster: it has
 // the watch cache, bookmarks, streaming lists, pagination and the conflict
 // and expiry errors that a fake client lacks. It lacks the rest of a cluster:
-// there are no built-in types (except Pods, see StartWithPods), no controllers and
+// there are no built-in types (except those of StartWithPods), no controllers and
 // no admission plugins. Namespaces need not exist before objects are created in them.
 //
 // Server.Expire makes the server answer requests for old resource versions with
@@ -69,7 +69,7 @@ type Server struct {
 	etcd    *embed.Etcd // nil if it is another server's
 	storage string      // the address of etcd
 	users   users
-	pods    bool // serve Pods
+	pods    bool // serve Pods and Secrets
 
 	stop     sync.Once
 	cleanups []func() // run by Stop, last first
@@ -83,9 +83,8 @@ func Start(ctx context.Context) (*Server, error) {
 	return (&Server{}).startTemporarily(ctx)
 }
 
-// StartWithPods is like Start, but the server also serves Pods in core/v1, with protobuf, a
-// status of their own, and the field selector spec.nodeName. Nothing validates, schedules or
-// runs them.
+// StartWithPods is like Start, but the server also serves Pods and Secrets in core/v1, with protobuf. Pods have
+// a status of their own, and the field selector spec.nodeName. Nothing validates, schedules or runs them.
 func StartWithPods(ctx context.Context) (*Server, error) {
 	return (&Server{pods: true}).startTemporarily(ctx)
 }

@@ -2,15 +2,99 @@
 package front
 
 import (
+	"bufio"
+	"bytes"
+	"crypto/tls"
 	"encoding/pem"
 	"io"
 	"log"
+	"net/http"
 	"net/http/httptest"
 	"net/http/httputil"
 	"net/url"
+	"sync/atomic"
 
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/util/cert"
 )
+
+// Front is a server in front of an API server, whose answers can become wrong at any time.
+type Front struct {
+	*httptest.Server
+	answer atomic.Pointer[http.Handler]
+}
+
+// New starts a front. The caller must call Close when its clients have ended.
+func New(answer http.Handler) (*Front, error) {
+	forged, key, err := cert.GenerateSelfSignedCertKey("127.0.0.1", nil, nil)
+	if err != nil {
+		return nil, err
+	}
+	pair, err := tls.X509KeyPair(forged, key)
+	if err != nil {
+		return nil, err
+	}
+	f := &Front{}
+	f.answer.Store(&answer)
+	f.Server = httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { (*f.answer.Load()).ServeHTTP(w, r) }))
+	f.EnableHTTP2, f.Server.Config.ErrorLog = true, log.New(io.Discard, "", 0)
+	f.TLS = &tls.Config{GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) {
+		if *f.answer.Load() != nil {
+			return nil, nil
+		}
+		return &tls.Config{Certificates: []tls.Certificate{pair}}, nil
+	}}
+	f.StartTLS()
+	return f, nil
+}
+
+// Set changes the answers, and ends all connections. With nil, the front shows a certificate that its clients do not trust.
+func (f *Front) Set(answer http.Handler) {
+	f.answer.Store(&answer)
+	f.CloseClientConnections()
+}
+
+// Config returns a client configuration for the front.
+func (f *Front) Config() *rest.Config {
+	return &rest.Config{Host: f.URL, TLSClientConfig: rest.TLSClientConfig{CAData: Certificate(f.Server)}, QPS: -1}
+}
+
+// Says returns a handler that has one answer.
+func Says(code int, body string) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		w.WriteHeader(code)
+		_, _ = io.WriteString(w, body)
+	})
+}
+
+// Repeat makes a proxy send each update of a watch n times. The watch must be JSON.
+func Repeat(proxy *httputil.ReverseProxy, n int) {
+	proxy.ModifyResponse = func(resp *http.Response) error {
+		if resp.Request.URL.Query().Get("watch") != "" {
+			resp.Body = &repeated{ReadCloser: resp.Body, lines: bufio.NewReader(resp.Body), n: n}
+		}
+		return nil
+	}
+}
+
+type repeated struct {
+	io.ReadCloser
+	lines *bufio.Reader
+	rest  []byte
+	n     int
+}
+
+func (r *repeated) Read(p []byte) (n int, err error) {
+	if len(r.rest) == 0 {
+		if r.rest, err = r.lines.ReadBytes('\n'); bytes.HasPrefix(r.rest, []byte(`{"type":"MODIFIED"`)) {
+			r.rest = bytes.Repeat(r.rest, r.n)
+		}
+	}
+	n = copy(p, r.rest)
+	r.rest = r.rest[n:]
+	return n, err
+}
 
 // ProxyTo returns a proxy to the server of a client configuration.
 func ProxyTo(config *rest.Config) (*httputil.ReverseProxy, error) {
