@@ -69,11 +69,9 @@ func newFaulty(w *world, server, older *apiserver.Server) (all []*faulty) {
 	return all
 }
 
-func (c *faulty) shown(f *fleet, reason string) func() bool {
-	return func() bool {
-		err := f.health(c.name).SourceError
-		return err != nil && strings.Contains(err.Error(), reason)
-	}
+func (c *faulty) shown(f *fleet) bool {
+	err := f.health(c.name).SourceError
+	return err != nil && strings.Contains(err.Error(), c.reason)
 }
 
 // begin lets the fault begin. It returns when Health shows it.
@@ -82,7 +80,7 @@ func (c *faulty) begin(f *fleet) {
 	c.events = f.events(c.name)
 	if c.older != nil { // it fails first, as in a restore: an older state without a failure before it is not noticed
 		c.front.Set(fronts.Says(http.StatusServiceUnavailable, ""))
-		f.eventually(c.name+" is not shown", c.shown(f, ""))
+		f.eventually(c.name+" is not shown", func() bool { return c.shown(f) })
 	}
 	c.front.Set(c.fault)
 	switch {
@@ -90,10 +88,8 @@ func (c *faulty) begin(f *fleet) {
 		f.settles(c.name, c.older)
 	case c.reason == "":
 		c.halt = c.writing()
-	case c.late:
-		f.eventually(c.name+" is not shown", func() bool { return !f.health(c.name).Watching })
 	default:
-		f.eventually(c.name+" is not shown", c.shown(f, c.reason))
+		f.eventually(c.name+" is not shown", func() bool { return c.shown(f) || c.late && !f.health(c.name).Watching })
 		c.writes(5)
 	}
 }
@@ -151,7 +147,7 @@ func TestAFaultOfAClusterIsItsOwn(t *testing.T) {
 				t.Errorf("east: %v", err)
 			}
 			if c := plan[0]; c.late && round == 0 && len(plan) == 1 && !testing.Short() {
-				f.eventually(c.name+" is not shown", c.shown(f, c.reason))
+				f.eventually(c.name+" is not shown", func() bool { return c.shown(f) })
 			}
 			for _, c := range plan {
 				c.end(f)
