@@ -14,7 +14,7 @@ import (
 	"github.com/customcacheinformer/informer/internal/lab"
 )
 
-var roles = lab.Roles{"sharing": lab.Once(sharing.measure), "decoding": lab.Once(decoding.measure), "starting": lab.Once(launch.measureMany), "sinking": lab.Once(launch.measureSink)}
+var roles = lab.Roles{"sharing": lab.Once(sharing.measure), "decoding": lab.Once(decoding.measure), "starting": lab.Once(launch.measureMany), "sinking": lab.Once(launch.measureSink), "clustering": lab.Once(fleet.measure)}
 
 func main() {
 	quick := flag.Bool("quick", false, "smaller sizes and fewer rounds")
@@ -69,26 +69,31 @@ func measureAll(ctx context.Context, chosen []section, rounds int) (results []re
 
 // sizes say how much work each section does.
 type sizes struct {
-	rounds     int
-	events     int // of the sections that measure the time per event
-	ticks      int // milliseconds of the section about latency
-	cached     int // objects in the sections about the first list, joining and memory
-	pods       int // of a large cluster
-	idle       int // idle watchers
-	joins      int // in each round
-	joiners    int // of the storm
-	resources  int // custom resources of the section about framing
-	framedPods int
-	each       int           // custom resources of each informer that starts with others
-	bursts     int           // updates
-	writing    time.Duration // of the section about the store
-	benchtime  string
+	rounds      int
+	events      int // of the sections that measure the time per event
+	ticks       int // milliseconds of the section about latency
+	cached      int // objects in the sections about the first list, joining and memory
+	pods        int // of a large cluster
+	idle        int // idle watchers
+	joins       int // in each round
+	joiners     int // of the storm
+	resources   int // custom resources of the section about framing
+	framedPods  int
+	each        int           // custom resources of each informer that starts with others
+	bursts      int           // updates
+	writing     time.Duration // of the section about the store
+	benchtime   string
+	clusters    int // in memory
+	clusterPods int
+	remotes     int // clusters over TLS
+	remotePods  int
+	rest        time.Duration
 }
 
 var (
-	fullSizes = sizes{5, 200_000, 2000, 100_000, 100_000, 1000, 5, 100, 20_000, 30_000, 5000, 200_000, time.Second, "0.5s"}
+	fullSizes = sizes{5, 200_000, 2000, 100_000, 100_000, 1000, 5, 100, 20_000, 30_000, 5000, 200_000, time.Second, "0.5s", 1000, 1000, 200, 100, 10 * time.Second}
 	// quickSizes take less than two minutes in all.
-	quickSizes = sizes{2, 50_000, 250, 20_000, 5000, 300, 3, 100, 2000, 2000, 200, 10_000, 50 * time.Millisecond, "0.1s"}
+	quickSizes = sizes{2, 50_000, 250, 20_000, 5000, 300, 3, 100, 2000, 2000, 200, 10_000, 50 * time.Millisecond, "0.1s", 100, 100, 50, 100, 200 * time.Millisecond}
 )
 
 // sections returns all sections, in the order of the table.
@@ -103,6 +108,7 @@ func sections(sz sizes) []section {
 		readersSection(sz),
 		firstListSection(sz),
 		namespacesSection(sz),
+		clustersSection(sz),
 		joiningSection(sz),
 		stormSection(sz),
 		distributionSection(sz),

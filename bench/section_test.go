@@ -7,9 +7,10 @@ import (
 	"math"
 	"strings"
 	"testing"
+	"time"
 )
 
-var tinySizes = sizes{rounds: 1, events: 1400, ticks: 50, cached: 500, pods: 500, idle: 400, joins: 2, joiners: 3, resources: 50, framedPods: 20, bursts: 100, benchtime: "10x"}
+var tinySizes = sizes{rounds: 1, events: 1400, ticks: 50, cached: 500, pods: 500, idle: 400, joins: 2, joiners: 3, resources: 50, framedPods: 20, bursts: 100, benchtime: "10x", clusters: 3, clusterPods: 10, remotes: 2, remotePods: 20, rest: 50 * time.Millisecond}
 
 func TestEverySectionYieldsAFigureForEverySideAndRow(t *testing.T) {
 	t.Setenv("GORACE", "atexit_sleep_ms=0") // otherwise each child waits for a second at its end
