@@ -4,13 +4,13 @@
 # The modules from which gonew makes new programs. Each has its own tags and no replace lines, which a
 # program would inherit. So they cannot be tidied alone until the versions that they require are released.
 TEMPLATES := examples/nodeagent examples/operator
-MODULES := . controllerruntime store/disk store/valkey metrics/prometheus tracing/opentelemetry relay examples $(TEMPLATES) e2e e2e/kubernetes bench
+MODULES := . controllerruntime multicluster store/disk store/valkey metrics/prometheus tracing/opentelemetry relay examples $(TEMPLATES) e2e e2e/kubernetes bench
 # The modules of make test: what users import, without the relay, whose build contains an API server.
-TRUST := . controllerruntime store/disk store/valkey metrics/prometheus tracing/opentelemetry examples $(TEMPLATES)
+TRUST := . controllerruntime multicluster store/disk store/valkey metrics/prometheus tracing/opentelemetry examples $(TEMPLATES)
 # The modules of make test-all. The other one builds kube-apiserver, which takes ten minutes.
 QUICK := $(filter-out e2e/kubernetes,$(MODULES))
 # The modules that users import. Each has its own tags.
-PUBLISHED := . controllerruntime store/disk store/valkey metrics/prometheus tracing/opentelemetry relay
+PUBLISHED := . controllerruntime multicluster store/disk store/valkey metrics/prometheus tracing/opentelemetry relay
 # The platforms on which the published modules are checked.
 PLATFORMS ?= linux/amd64 linux/arm64 linux/386 darwin/amd64 darwin/arm64 windows/amd64 windows/arm64
 LINT    := bin/golangci-lint

@@ -26,7 +26,7 @@ const (
 	base = "github.com/customcacheinformer/informer" // the root module
 
 	// quickModules are the modules whose tests need no other program, such as a browser or etcd.
-	quickModules = ". controllerruntime store/disk metrics/prometheus tracing/opentelemetry relay examples examples/nodeagent examples/operator"
+	quickModules = ". controllerruntime multicluster store/disk metrics/prometheus tracing/opentelemetry relay examples examples/nodeagent examples/operator"
 )
 
 // A matrix is a file that shows which packages notice each fault, so that tests can be found that

@@ -1,0 +1,150 @@
+// Package multicluster has an informer over clusters follow a provider of sigs.k8s.io/multicluster-runtime. [Follow] makes the
+// Aware that the provider gives its clusters to. The package itself does not import multicluster-runtime, so that a program may
+// use any version that has the same Aware.
+package multicluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/cluster"
+
+	"github.com/customcacheinformer/informer"
+	"github.com/customcacheinformer/informer/controllerruntime"
+	"github.com/customcacheinformer/informer/internal/object"
+)
+
+// Source makes the source of a cluster. [Follower.Engage] calls it, from several goroutines at once, and returns its error. The
+// provider waits for that, so a Source should make no request that may take long.
+type Source func(ctx context.Context, name string, cl cluster.Cluster) (informer.ClusterSource, error)
+
+// ListWatch returns a Source for the type of list, see [controllerruntime.ListWatch]. It makes no request. It uses the
+// configuration, HTTP client, scheme and RESTMapper of a cluster, but neither its client nor its cache. If these show only a
+// part of what the configuration leads to, such as a namespace, opts must say so too. ClusterSource.UID is empty, because it takes a
+// request to know it. A Source of your own can set it, see [Follower.Engage].
+func ListWatch[L client.ObjectList](list L, opts ...client.ListOption) Source {
+	return func(_ context.Context, _ string, cl cluster.Cluster) (informer.ClusterSource, error) {
+		c, err := client.NewWithWatch(cl.GetConfig(), client.Options{
+			HTTPClient: cl.GetHTTPClient(), Scheme: cl.GetScheme(), Mapper: cl.GetRESTMapper(),
+		})
+		return informer.ClusterSource{Source: controllerruntime.ListWatch(c, list, opts...)}, err // ListWatch takes nil
+	}
+}
+
+// Follower engages the clusters of a provider in an informer. Its methods may be called from any goroutine.
+type Follower[T informer.Object] struct {
+	set      *informer.Clusters[T]
+	source   Source
+	leave    informer.Leave
+	mu       sync.Mutex             // never held while a Source is called
+	ctx      context.Context        // of Start; nil before
+	engaged  map[string]*engagement // the last Engage of each name
+	watching sync.WaitGroup         // has each engagement until left has returned, or cannot be called any more
+}
+
+type engagement struct {
+	cl   cluster.Cluster
+	stop func() bool // see context.AfterFunc
+}
+
+// Follow returns a Follower that engages clusters in set. leave says how their objects leave, see [informer.Clusters.Disengage].
+// It does not block. It returns an error if set or source is nil, or if leave is none of the constants.
+func Follow[T informer.Object](set *informer.Clusters[T], source Source, leave informer.Leave) (*Follower[T], error) {
+	if set == nil || source == nil || leave != informer.LeaveDeleted && leave != informer.LeaveSilently {
+		return nil, errors.New("multicluster: Follow: the informer or the source is nil, or leave is no constant")
+	}
+	return &Follower[T]{set: set, source: source, leave: leave, engaged: map[string]*engagement{}}, nil
+}
+
+// Start blocks until ctx has ended and the goroutines of the Follower have returned. It does not run the informer. It returns nil,
+// and from a second call at once an error that wraps [informer.ErrAlreadyRun].
+// ctx must be that of the provider's Start, or one that it comes from. A manager gives both the same one. Its end is the end of
+// the program, not of the clusters: they stay engaged, and no deletes are delivered.
+func (f *Follower[T]) Start(ctx context.Context) error {
+	f.mu.Lock()
+	if f.ctx != nil {
+		f.mu.Unlock()
+		return fmt.Errorf("multicluster: Start: %w", informer.ErrAlreadyRun)
+	}
+	f.ctx = ctx
+	f.mu.Unlock()
+	<-ctx.Done()
+	f.mu.Lock()
+	for _, e := range f.engaged {
+		if e.stop() {
+			f.watching.Done()
+		}
+	}
+	f.mu.Unlock()
+	f.watching.Wait()
+	return nil
+}
+
+// Engage has the informer read a cluster until ctx ends. A provider calls it, at any time, and for one name one call after the
+// other. It blocks only as long as the Source does.
+//
+// The last Engage of a name counts, and its ctx. If the cluster is the value that the name has already, only the ctx changes. If
+// it is another one, and the ctx before has not ended, [informer.Clusters.Replace] gets its source: with the same UID, nothing
+// leaves and nothing is listed. If the ctx before has ended, the cluster may leave before it comes again.
+//
+// Engage returns an error if cl is nil, if ctx has ended, if the Source fails, or if [informer.Clusters.Engage] would. Then it
+// changes nothing. The error wraps [informer.ErrStopped] once the ctx of Start or of the informer's Run has ended.
+func (f *Follower[T]) Engage(ctx context.Context, name string, cl cluster.Cluster) error {
+	from, err := informer.ClusterSource{}, errors.New("the cluster is nil")
+	if !object.IsNil(cl) {
+		from, err = f.source(ctx, name, cl)
+	}
+	if err == nil {
+		err = f.engage(ctx, name, cl, from)
+	}
+	if err != nil {
+		return fmt.Errorf("multicluster: Engage of cluster %q: %w", name, err)
+	}
+	return nil
+}
+
+func (f *Follower[T]) engage(ctx context.Context, name string, cl cluster.Cluster, from informer.ClusterSource) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	last, err := f.engaged[name], informer.ErrNotEngaged
+	switch {
+	case ctx.Err() != nil:
+		return context.Cause(ctx)
+	case f.over():
+		return informer.ErrStopped
+	case last != nil && last.cl == cl:
+		err = nil
+	case last != nil:
+		err = f.set.Replace(name, from)
+	}
+	if errors.Is(err, informer.ErrNotEngaged) { // also if the program has disengaged it
+		err = f.set.Engage(name, from)
+	}
+	if err != nil {
+		return err
+	}
+	if last != nil && last.stop() {
+		f.watching.Done()
+	}
+	e := &engagement{cl: cl}
+	f.engaged[name] = e
+	f.watching.Add(1)
+	e.stop = context.AfterFunc(ctx, func() { f.left(name, e) })
+	return nil
+}
+
+// left disengages a cluster whose ctx has ended, unless the name has a later engagement or the program ends.
+func (f *Follower[T]) left(name string, e *engagement) {
+	defer f.watching.Done()
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.engaged[name] == e && !f.over() {
+		delete(f.engaged, name)
+		_, _ = f.set.Disengage(name, f.leave) // an error says that the name is not engaged or the informer has stopped
+	}
+}
+
+func (f *Follower[T]) over() bool { return f.ctx != nil && f.ctx.Err() != nil }
