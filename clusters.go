@@ -19,7 +19,6 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/customcacheinformer/informer/internal/channel"
-	"github.com/customcacheinformer/informer/internal/index"
 	"github.com/customcacheinformer/informer/internal/memory"
 	"github.com/customcacheinformer/informer/internal/object"
 	"github.com/customcacheinformer/informer/internal/source"
@@ -54,17 +53,6 @@ type ClusterSource struct {
 	// if it is not known. [Clusters.Replace] needs it, and so does a start over Options.Durable: without it, each start lists.
 	UID types.UID
 }
-
-// Leave says how the objects of a cluster leave, see [Clusters.Disengage].
-type Leave uint8
-
-const (
-	// LeaveDeleted delivers a delete of each object, with OriginLeft and FinalStateUnknown.
-	LeaveDeleted Leave = iota + 1
-	// LeaveSilently delivers nothing, for a cluster that is out of reach and has not lost its objects. The events of these
-	// objects that wait for a watcher are dropped, also those that wait for a retry. Deletes that have arrived before still come.
-	LeaveSilently
-)
 
 // defaultSyncWait is the default of ClusterOptions.SyncWait.
 const defaultSyncWait = 30 * time.Second
@@ -122,7 +110,7 @@ func (c *Clusters[T]) recall(marks map[string]mark) {
 		takeInEarly(set[len(set)-1:], c.opts)
 		c.engaged.Store(name, s)
 		if leave := cmp.Or(m.Leaves, c.unasked(name)); leave != 0 {
-			s.silent = leave == LeaveSilently
+			s.leave = leave
 			leaving = append(leaving, s)
 		}
 	}
@@ -146,7 +134,7 @@ func (c *Clusters[T]) Engage(name string, from ClusterSource) error {
 	}
 	c.roster.mu.Lock()
 	defer c.roster.mu.Unlock()
-	if old, taken := c.scope(name); taken && !old.loose() {
+	if old, taken := c.scope(name); taken && !old.loose() && !channel.Closed(c.stopped) {
 		err = errors.New("the cluster is engaged already")
 	} else {
 		err = c.read(name, old, s)
@@ -169,7 +157,7 @@ func (c *Clusters[T]) Disengage(name string, leave Leave) (left <-chan struct{},
 	if !ok {
 		return nil, c.failed("Disengage", name, ErrNotEngaged)
 	}
-	s.silent = leave == LeaveSilently
+	s.leave = leave
 	return s.left, c.failed("Disengage", name, c.become(name, s, nil))
 }
 
@@ -197,17 +185,10 @@ func (c *Clusters[T]) DisengageStored(leave Leave, except ...string) error {
 		if !s.loose() || stays[s.name()] {
 			continue
 		}
-		s.silent = leave == LeaveSilently
+		s.leave = leave
 		if err := c.become(s.name(), s, nil); err != nil {
 			return fmt.Errorf("informer %s: DisengageStored: %w", c.opts.Name, err)
 		}
-	}
-	return nil
-}
-
-func (l Leave) check() error {
-	if l != LeaveDeleted && l != LeaveSilently {
-		return fmt.Errorf("leave is %d, neither LeaveDeleted nor LeaveSilently", l)
 	}
 	return nil
 }
@@ -292,20 +273,6 @@ func (c *Clusters[T]) become(name string, gone, come *scope) error {
 	}
 	return nil
 }
-
-// leaves returns how a cluster leaves that is gone.
-func (s *scope) leaves() Leave {
-	switch {
-	case !s.gone.Load():
-		return 0
-	case s.silent:
-		return LeaveSilently
-	}
-	return LeaveDeleted
-}
-
-// loose reports whether the region is a cluster that the store knows and that is not engaged yet.
-func (s *scope) loose() bool { return s.wire != nil && s.wire.Loose() }
 
 func (c *Clusters[T]) scope(name string) (*scope, bool) {
 	s, ok := c.engaged.Load(name)
@@ -415,12 +382,6 @@ func (r clusterReader[T]) Get(key types.NamespacedName) (obj T, exists bool, err
 		return obj, false, err
 	}
 	return s.Get(key)
-}
-
-// under reads the objects whose keys begin with prefix out of the store, and returns those that match the labels.
-func (i *CustomCacheInformer[T]) under(prefix string, sel labels.Selector) ([]T, error) {
-	objs, err := index.All[T](context.Background(), i.scan, prefix)
-	return selected(objs, sel), err
 }
 
 func (r clusterReader[T]) List(namespace string, sel labels.Selector) (objs []T, err error) {

@@ -103,7 +103,7 @@ type contents struct {
 
 // unread returns the contents of a source that is gone: none.
 func unread(s *scope) *contents {
-	if s.silent {
+	if s.leave == LeaveSilently {
 		return &contents{has: func(string) bool { return false }}
 	}
 	return &contents{left: true}

@@ -371,7 +371,7 @@ func encode(marks any) string {
 func (d *durableStore[T]) drop(of *scope) {
 	delete(d.kept, of.name())
 	if d.places.of(of).spoiled {
-		d.kept[of.name()] = mark{UID: of.uid, Leaves: of.leaves()}
+		d.kept[of.name()] = mark{UID: of.uid, Leaves: of.leave}
 	}
 	d.access.drop(of)
 	delete(d.before, of)
@@ -385,7 +385,7 @@ func (d *durableStore[T]) marks() map[string]mark {
 	for _, s := range d.scopes() { // those that are leaving come last: the objects are theirs
 		m := mark{Version: d.places.of(s).bookmark(), UID: s.uid}
 		if here[s.name()] = here[s.name()] || !s.gone.Load(); !here[s.name()] {
-			m.Leaves = s.leaves()
+			m.Leaves = s.leave
 		}
 		marks[s.name()] = m
 	}

@@ -34,6 +34,9 @@ var (
 	// ErrNotEngaged indicates that an informer does not read the cluster, see [Clusters]. It wraps [ErrPermanent].
 	ErrNotEngaged = fmt.Errorf("the cluster is not engaged: %w", ErrPermanent)
 
+	errNoCluster   = errors.New("a namespace and a name may be those of an object in each cluster: see In")
+	errNoSnapshots = errors.New("only the informer's own store has snapshots, and Options.Store or Options.Durable is set")
+
 	errLoose = errors.New("the store has objects of the cluster, but nothing has engaged it yet")
 
 	// ErrLeaseLost indicates that another replica may be the leader from now on, see

@@ -80,6 +80,12 @@ func (i *CustomCacheInformer[T]) List(namespace string, sel labels.Selector) ([]
 	return selected(objs, sel), err
 }
 
+// under reads the objects whose keys begin with prefix out of the store, and returns those that match the labels.
+func (i *CustomCacheInformer[T]) under(prefix string, sel labels.Selector) ([]T, error) {
+	objs, err := index.All[T](context.Background(), i.scan, prefix)
+	return selected(objs, sel), err
+}
+
 func selected[T Object](objs []T, sel labels.Selector) []T {
 	if sel == nil || sel.Empty() {
 		return objs
@@ -331,12 +337,6 @@ type Snapshot[T Object] struct {
 	clusters bool   // the state is that of several clusters
 	prefix   string // of the keys, if it is that of one of them
 }
-
-// errNoCluster is the error of a method that would have to know a cluster.
-var errNoCluster = errors.New("a namespace and a name may be those of an object in each cluster: see In")
-
-// errNoSnapshots is the error of an informer whose store has no snapshots.
-var errNoSnapshots = errors.New("only the informer's own store has snapshots, and Options.Store or Options.Durable is set")
 
 // Snapshot returns the state of the store between two batches of changes. It may be called at any time, also before Run and
 // in a watcher's callback, where it has the change of the event, and perhaps later ones. It waits only for a batch that is

@@ -327,7 +327,7 @@ type scope struct {
 	after          <-chan struct{} // when it is closed, the source may run; nil if it need not wait
 	end            func()          // ends the source; nil before it may run
 	gone           atomic.Bool     // the informer no longer reads the source
-	silent         bool            // watchers do not get the deletes of a source that is gone; set before gone
+	leave          Leave           // how a cluster leaves; set before gone
 	passes         bool            // the objects of a source that is gone stay for the next one of the region; set before gone
 	left           chan struct{}   // closed when the objects of a source that is gone are deleted
 	lists          bool            // the source has come while the informer ran, so it does not resume
@@ -379,6 +379,9 @@ func (s *scope) changes() int { return s.waiting - s.inLists }
 
 // isLate reports whether the first list is awaited and not applied.
 func (s *scope) isLate() bool { return !s.listed.Load() && !s.loose() }
+
+// loose reports whether the region is a cluster that the store knows and that is not engaged yet.
+func (s *scope) loose() bool { return s.wire != nil && s.wire.Loose() }
 
 // roster runs the sources of an informer, which come and go.
 type roster struct {

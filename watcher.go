@@ -157,6 +157,24 @@ func (c *Cluster) prefix() string {
 	return c.Name + object.ClusterMark
 }
 
+// Leave says how the objects of a cluster leave, see [Clusters.Disengage].
+type Leave uint8
+
+const (
+	// LeaveDeleted delivers a delete of each object, with OriginLeft and FinalStateUnknown.
+	LeaveDeleted Leave = iota + 1
+	// LeaveSilently delivers nothing, for a cluster that is out of reach and has not lost its objects. The events of these
+	// objects that wait for a watcher are dropped, also those that wait for a retry. Deletes that have arrived before still come.
+	LeaveSilently
+)
+
+func (l Leave) check() error {
+	if l != LeaveDeleted && l != LeaveSilently {
+		return fmt.Errorf("leave is %d, neither LeaveDeleted nor LeaveSilently", l)
+	}
+	return nil
+}
+
 // ResourceWatcher gets the events of an informer. It is the counterpart of client-go's
 // ResourceEventHandler.
 //

@@ -24,7 +24,6 @@ import (
 
 	"github.com/customcacheinformer/informer"
 	"github.com/customcacheinformer/informer/informertest"
-	"github.com/customcacheinformer/informer/internal/extremes"
 	"github.com/customcacheinformer/informer/internal/testkit"
 	"github.com/customcacheinformer/informer/multicluster"
 )
@@ -197,9 +196,4 @@ func TestFollowRefuses(t *testing.T) {
 	if _, err := multicluster.Follow[testkit.ConfigMap](nil, lists, informer.LeaveDeleted); err == nil || noSource == nil {
 		t.Error("it takes nil")
 	}
-	leaves := extremes.Number("max 0", func(_ *testing.T, leave informer.Leave) error {
-		_, err := multicluster.Follow(set, lists, leave)
-		return err
-	})
-	extremes.Run(t, extremes.Table{Trials: map[string]extremes.Trial{"multicluster.Follow(leave)": leaves}}, "./...")
 }

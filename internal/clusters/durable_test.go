@@ -79,6 +79,10 @@ func TestARestartOverClusters(t *testing.T) {
 				switch when {
 				case "before Run":
 					engage()
+					if err := w.DisengageStored(informer.LeaveDeleted, "away"); err != nil {
+						t.Fatal(err)
+					}
+					all = all[:len(all)-1]
 					testkit.Start(t, w.CustomCacheInformer)
 				case "while the store is read":
 					release := store.Hang()
@@ -114,23 +118,23 @@ func TestARestartOverClusters(t *testing.T) {
 				if obj, _, err := w.In("other").Get(key("x")); err != nil || obj.Data["value"] != "2" {
 					t.Errorf("x of the other cluster is %v (%v)", obj, err)
 				}
-				for _, e := range v.take() {
-					if strings.HasPrefix(e, "left") && left == 0 {
-						t.Error(e)
-					}
-				}
+				want := slices.DeleteFunc([]string{"left deleted gone|x", "left deleted gone|y"}, func(string) bool { return when != "before Run" })
+				got := slices.DeleteFunc(v.take(), func(e string) bool { return !strings.HasPrefix(e, "left") || strings.Contains(e, "back|") })
+				check(t, "leaves", got, want)
 				for _, c := range w.Health().Clusters {
 					loose := c.Cluster == "away" || c.Cluster == "gone"
 					if (c.SourceError != nil) != loose || c.Watching == loose {
 						t.Errorf("%s: %v, watching %t", c.Cluster, c.SourceError, c.Watching)
 					}
 				}
-				if err := w.DisengageStored(informer.LeaveDeleted, "away"); err != nil {
-					t.Fatal(err)
+				if when != "before Run" {
+					if err := w.DisengageStored(informer.LeaveDeleted, "away"); err != nil {
+						t.Fatal(err)
+					}
+					time.Sleep(time.Second)
+					w.check(all[:len(all)-1], v)
+					check(t, "events", v.take(), []string{"left deleted gone|x", "left deleted gone|y"})
 				}
-				time.Sleep(time.Second)
-				w.check(all[:len(all)-1], v)
-				check(t, "events", v.take(), []string{"left deleted gone|x", "left deleted gone|y"})
 				w.engageAs("away", "away")
 				time.Sleep(time.Second)
 				check(t, "lists of away", lists(w.sources["away"])-before["away"], 0)
@@ -162,8 +166,8 @@ func TestADeleteOutlivesItsProcess(t *testing.T) {
 	})
 }
 
-// What the store refuses to delete is tried again at the next start: objects of a cluster that has left, and those of an earlier
-// informer that has read one cluster.
+// The next start deletes objects that the store has refused to delete: those of a cluster that has left, and those of an earlier
+// informer over one cluster.
 func TestTheNextStartDeletesWhatTheStoreHasRefused(t *testing.T) {
 	for _, leave := range []informer.Leave{informer.LeaveDeleted, informer.LeaveSilently} {
 		t.Run(fmt.Sprint("leave ", leave), func(t *testing.T) {
@@ -215,6 +219,9 @@ func TestACrashWhileAClusterLeaves(t *testing.T) {
 	const back = 0
 	for _, leave := range []informer.Leave{informer.LeaveDeleted, informer.LeaveSilently, back} {
 		for _, effect := range []bool{false, true} {
+			if leave == back && !effect {
+				continue // the last bookmark may be from before the return
+			}
 			t.Run(fmt.Sprint(leave, " the write has happened ", effect), func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					store := informertest.NewDurable()
@@ -240,9 +247,11 @@ func TestACrashWhileAClusterLeaves(t *testing.T) {
 						store.Fail(nil)
 						store.FailAfter(crash)
 					}
+					release := store.Hang()
 					if w.disengage("east", cmp.Or(leave, informer.LeaveDeleted)); leave == back {
 						w.engageAs("east", "1")
 					}
+					release()
 					time.Sleep(time.Minute)
 					stop()
 					told := len(slices.DeleteFunc(v.take(), func(e string) bool { return e[0] != 'l' }))

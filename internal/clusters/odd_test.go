@@ -73,8 +73,10 @@ func TestClustersThatCannotBeEngaged(t *testing.T) {
 		if err := w.Replace("team/east", src); !errors.Is(err, informer.ErrStopped) {
 			t.Error(err)
 		}
-		if err := w.Engage("late", src); !errors.Is(err, informer.ErrStopped) {
-			t.Error(err)
+		for _, name := range []string{"late", "east"} {
+			if err := w.Engage(name, src); !errors.Is(err, informer.ErrStopped) {
+				t.Error(err)
+			}
 		}
 		if _, err := w.Disengage("east", informer.LeaveDeleted); !errors.Is(err, informer.ErrStopped) {
 			t.Error(err)

@@ -47,6 +47,13 @@ var informerTrials = map[string]extremes.Trial{
 		_, err = inf.Disengage("east", leave)
 		return err
 	})),
+	"informer.Clusters.DisengageStored(leave)": extremes.Number("max 0", inBubble(func(t *testing.T, leave informer.Leave) error {
+		inf, err := overCluster(t, informer.ClusterOptions{})
+		if err != nil {
+			return err
+		}
+		return inf.DisengageStored(leave)
+	})),
 	"informer.RetryPolicy returns wait": extremes.Number("", inBubble(retriesAfter)),
 	"informer.Backoff(base)": backoff("0 -1 min", func(base time.Duration) informer.RetryPolicy {
 		return informer.Backoff(base, max(base, time.Minute), 0)
