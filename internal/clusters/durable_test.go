@@ -412,12 +412,12 @@ func randomRestarts(t *testing.T, random *rand.Rand, processes int) {
 			if turn == 20 {
 				store.FailRandomly(random.Uint64(), 0.2)
 			}
-			switch name := names[random.IntN(len(names))]; {
-			case random.IntN(2) == 0:
+			switch name, deed := names[random.IntN(len(names))], random.IntN(18); {
+			case deed < 9:
 				change()
 			case !here[name]:
 				engage(name)
-			case random.IntN(3) == 0:
+			case deed < 12:
 				leave := []informer.Leave{informer.LeaveDeleted, informer.LeaveSilently}[random.IntN(2)]
 				left, err := inf.Disengage(name, leave)
 				if err != nil {
@@ -426,7 +426,7 @@ func randomRestarts(t *testing.T, random *rand.Rand, processes int) {
 				if wanted[name], here[name] = nil, false; leave == informer.LeaveSilently {
 					silent[name] = left
 				}
-			case random.IntN(3) == 0:
+			case deed < 14:
 				if random.IntN(2) == 0 {
 					wanted[name] = servers[random.IntN(len(servers))]
 				}
