@@ -20,7 +20,7 @@ import (
 // Besides the objects that Get and Scan return, such a store keeps a bookmark and tombstones.
 // The bookmark is a resourceVersion, or "". If it is not "", the objects are exactly the state of
 // the source at that version. For an informer over several namespaces, it is a JSON object with the
-// resourceVersion of each. The store need not understand it. A tombstone is a deleted object whose
+// resourceVersion of each, and over clusters also with their UIDs. The store need not understand it. A tombstone is a deleted object whose
 // delete some watcher may not have been given. Several tombstones may have the same key, with
 // different UIDs, or the same UID, with different keys.
 //
