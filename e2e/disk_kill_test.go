@@ -49,7 +49,12 @@ type killed struct {
 	Marker      string // the name of an object that makes the process print what it knows
 	Controllers bool   // run the controllers of control instead of a watcher
 	Calm        bool   // no call of these controllers fails
+	Clusters    bool   // read the resource as the cluster east, and in the first round also another namespace as the cluster away
+	Round       int    // in odd rounds, east is engaged when the process has synced
 }
+
+// The objects of the cluster away, which only the first process reads. The others keep them.
+const awayObjects = 20
 
 // liveUntilKilled runs an informer over a disk store. Its watcher writes "+UID" for an object
 // that exists and "-UID" for one that is gone. The process prints "synced" once it has synced.
@@ -118,7 +123,22 @@ func live(text string) error {
 	if k.Controllers {
 		opts.Indexers = byKey()
 	}
-	inf, err := informer.NewFrom(informer.ListWatch(client.Resource(k.Resource).Namespace(namespace)), opts)
+	east, engage := informer.ListWatch(client.Resource(k.Resource).Namespace(namespace)), func() error { return nil }
+	var inf *informer.CustomCacheInformer[object]
+	if k.Clusters {
+		var set *informer.Clusters[object]
+		if set, err = informer.NewOverClusters(opts, informer.ClusterOptions{}); err == nil {
+			inf, engage = set.CustomCacheInformer, func() error { return set.Engage("east", informer.ClusterSource{Source: east, UID: "1"}) }
+		}
+		if err == nil && k.Round == 0 {
+			err = set.Engage("away", informer.ClusterSource{Source: informer.ListWatch(client.Resource(k.Resource).Namespace("away")), UID: "2"})
+		}
+	} else {
+		inf, err = informer.NewFrom(east, opts)
+	}
+	if err == nil && k.Round%2 == 0 {
+		err = engage()
+	}
 	if err != nil {
 		return err
 	}
@@ -128,6 +148,12 @@ func live(text string) error {
 	view := map[string]string{}
 	watcher := informer.WatcherFunc[object](func(_ context.Context, e informer.Event[object]) error {
 		line := ""
+		if e.Cluster() == "away" {
+			if e.Type == informer.EventDeleted {
+				fmt.Println("reported: a delete of a cluster that is only out of reach")
+			}
+			return nil
+		}
 		if e.Type == informer.EventDeleted {
 			line = "-" + string(e.Old.GetUID()) + "\n"
 			delete(view, e.Key().Name)
@@ -140,7 +166,7 @@ func live(text string) error {
 			log.Fatal(err)
 		}
 		if e.Type == informer.EventAdded && e.Key().Name == k.Marker {
-			say(k.Marker, view, store)
+			say(k, view, store)
 		}
 		return nil
 	})
@@ -149,15 +175,20 @@ func live(text string) error {
 	}
 	go func() {
 		<-inf.Synced()
+		if k.Round%2 == 1 {
+			if err := engage(); err != nil {
+				log.Fatal(err)
+			}
+		}
 		fmt.Println("synced")
 	}()
 	return inf.Run(context.Background())
 }
 
 // say prints the objects that the watcher and the store know.
-func say(marker string, view map[string]string, store *disk.Store) {
+func say(k killed, view map[string]string, store *disk.Store) {
 	var text strings.Builder
-	fmt.Fprintln(&text, marker)
+	fmt.Fprintln(&text, k.Marker)
 	for name, version := range view {
 		fmt.Fprintln(&text, "watcher", name, version)
 	}
@@ -165,8 +196,16 @@ func say(marker string, view map[string]string, store *disk.Store) {
 	if err != nil {
 		log.Fatal(err)
 	}
+	away := 0
 	for _, e := range stored {
-		fmt.Fprintln(&text, "store", e.Object.GetName(), version(e.Object.(object)))
+		if strings.HasPrefix(e.Key, "away|") {
+			away++
+		} else {
+			fmt.Fprintln(&text, "store", e.Object.GetName(), version(e.Object.(object)))
+		}
+	}
+	if k.Clusters && away != awayObjects {
+		fmt.Fprintln(&text, "store", "objects of away:", away)
 	}
 	fmt.Println(text.String())
 }
@@ -303,6 +342,11 @@ const (
 )
 
 func TestAProcessThatIsKilledMissesNothing(t *testing.T) {
+	t.Run("one cluster", func(t *testing.T) { missesNothing(t, false) })
+	t.Run("clusters", func(t *testing.T) { missesNothing(t, true) })
+}
+
+func missesNothing(t *testing.T, clusters bool) {
 	kills := *kills
 	if testing.Short() {
 		kills = min(kills, ways)
@@ -312,6 +356,10 @@ func TestAProcessThatIsKilledMissesNothing(t *testing.T) {
 	k := killed{
 		Host: config.Host, Token: config.BearerToken, CA: config.CAData, Resource: w.gvr,
 		Path: filepath.Join(dir, "widgets.db"), Before: filepath.Join(dir, "before"), Record: filepath.Join(dir, "record"),
+		Clusters: clusters,
+	}
+	for n := range awayObjects {
+		w.create(w.client(config).Namespace("away"), name(n), 1)
 	}
 	l := &load{world: w, gone: map[types.UID]bool{}}
 	l.start()
@@ -323,7 +371,7 @@ func TestAProcessThatIsKilledMissesNothing(t *testing.T) {
 	pages := 0
 	for round := range kills {
 		way := round % ways
-		if way == whileItStarts {
+		if k.Round = round; way == whileItStarts {
 			p := w.startKilled(k)
 			moment(250)
 			p.kill(t, false)
@@ -377,7 +425,7 @@ func tear(t *testing.T, k killed, random *rand.Rand) (lost int) {
 // or does not know the state of the server.
 func (l *load) lookInto(k killed, round int) *process {
 	l.t.Helper()
-	k.Marker = fmt.Sprint("marker-", round)
+	k.Marker, k.Round = fmt.Sprint("marker-", round), round
 	p := l.startKilled(k)
 	if before := p.until(l.t, "synced"); len(before) > 0 {
 		l.t.Errorf("after kill %d: %q", round, before)
