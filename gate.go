@@ -213,7 +213,7 @@ func (in *gate[T]) scopeOf(namespace string) *scope {
 // listed reports whether the first list of every scope is applied, or of one of them if the informer has waited for long enough.
 func (in *gate[T]) listed() bool {
 	set := in.scopes()
-	if in.waited.Load() && slices.ContainsFunc(set, func(s *scope) bool { return !s.isLate() }) {
+	if in.waited.Load() && slices.ContainsFunc(set, func(s *scope) bool { return s.listed.Load() }) {
 		return true
 	}
 	return !slices.ContainsFunc(set, (*scope).isLate)

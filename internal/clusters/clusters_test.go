@@ -167,6 +167,7 @@ func TestTheWaitForTheFirstLists(t *testing.T) {
 		wait     time.Duration
 		clusters []string // that hang, beside one that does not unless it is left out
 		well     bool
+		stored   bool // a Durable knows another cluster
 		synced   time.Duration
 	}{
 		"none is engaged":            {synced: 0},
@@ -175,11 +176,20 @@ func TestTheWaitForTheFirstLists(t *testing.T) {
 		"a shorter wait":             {well: true, wait: time.Second, clusters: []string{"a"}, synced: time.Second},
 		"no limit":                   {well: true, wait: -1, clusters: []string{"a"}, synced: 10 * time.Minute},
 		"all hang":                   {clusters: []string{"a", "b"}, synced: 10 * time.Minute},
+		"one that is stored only":    {clusters: []string{"a"}, stored: true, synced: 10 * time.Minute},
 		"nothing else is waited for": {well: true, clusters: []string{"a", "b", "c"}, synced: 30 * time.Second},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				inf, err := informer.NewOverClusters(options{WatchList: informer.WatchListOff, ErrorHandler: testkit.Ignore}, informer.ClusterOptions{SyncWait: c.wait})
+				opts := options{WatchList: informer.WatchListOff, ErrorHandler: testkit.Ignore}
+				if c.stored {
+					store := informertest.NewDurable()
+					if err := store.Apply(t.Context(), nil, `{"old":{"version":"1","uid":"u"}}`); err != nil {
+						t.Fatal(err)
+					}
+					opts.Durable = store
+				}
+				inf, err := informer.NewOverClusters(opts, informer.ClusterOptions{SyncWait: c.wait})
 				if err != nil {
 					t.Fatal(err)
 				}

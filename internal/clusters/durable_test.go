@@ -108,6 +108,9 @@ func TestARestartOverClusters(t *testing.T) {
 				}
 				time.Sleep(time.Second)
 				w.check(all, v)
+				if err := w.Health().Ready(); err != nil {
+					t.Error(err)
+				}
 				left := 0
 				if when == "while the store is read" {
 					left = 1
