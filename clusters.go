@@ -104,6 +104,9 @@ func (c *Clusters[T]) recall(marks map[string]mark) {
 			s.lists = s.lists || s.uid == "" || s.uid != m.UID
 			continue
 		}
+		if last := c.roster.last[name]; last != nil && !channel.Closed(last.left) {
+			continue // it has been engaged and disengaged while the store was read
+		}
 		s := c.newScope(resource{region: region{cluster: &Cluster{name}}})
 		s.uid = m.UID
 		set = append(set, s)
@@ -145,6 +148,7 @@ func (c *Clusters[T]) Engage(name string, from ClusterSource) error {
 // Disengage stops reading a cluster. It does not wait for requests, and may be called at any time, also in a watcher's callback.
 // The events of the cluster that have arrived are delivered as usual, or dropped by LeaveSilently. left is closed when the store has none
 // of its objects. A watcher that is behind gets their deletes later, see [Registration.CatchUp]. left stays open if Run's ctx ends before.
+// Before Run, left is closed at once: if Options.Durable has objects of the cluster, Run engages it as one that only the store knows.
 //
 // Disengage returns an error if leave is none of the constants, and one that wraps [ErrNotEngaged] if the cluster is not engaged.
 func (c *Clusters[T]) Disengage(name string, leave Leave) (left <-chan struct{}, err error) {
@@ -175,6 +179,9 @@ func (c *Clusters[T]) DisengageStored(leave Leave, except ...string) error {
 	}
 	c.roster.mu.Lock()
 	defer c.roster.mu.Unlock()
+	if channel.Closed(c.stopped) {
+		return fmt.Errorf("informer %s: DisengageStored: %w", c.opts.Name, ErrStopped)
+	}
 	c.unasked = func(name string) Leave {
 		if stays[name] {
 			return 0
@@ -327,7 +334,10 @@ func (c *Clusters[T]) WaitForSyncIn(ctx context.Context, cluster string) error {
 		case s.listed.Load():
 			return nil
 		case s.gone.Load():
-			return c.failed("WaitForSyncIn", cluster, ErrNotEngaged)
+			if s, ok = c.scope(cluster); !ok {
+				return c.failed("WaitForSyncIn", cluster, ErrNotEngaged)
+			}
+			continue
 		}
 		if err := c.wait(ctx, s.synced, moved); err != nil {
 			return c.syncErrorIn(cluster, err, []string{"the first list of " + cluster})
@@ -360,7 +370,7 @@ type clusterReader[T Object] struct {
 func (r clusterReader[T]) engaged(read func() error) error {
 	before, engaged := r.of.scope(r.cluster)
 	err := read()
-	if after, _ := r.of.scope(r.cluster); !engaged || after != before {
+	if after, _ := r.of.scope(r.cluster); !engaged || after != before && !(after != nil && before.passes) {
 		return fmt.Errorf("informer %s: cluster %q: %w", r.of.opts.Name, r.cluster, ErrNotEngaged)
 	}
 	return err

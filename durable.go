@@ -207,7 +207,11 @@ func (d *durableStore[T]) clear() {
 // may have no item of some source: its bookmark must not say that the store has the other half.
 func (d *durableStore[T]) rewind() {
 	for s, p := range d.places {
-		*p = d.before[s]
+		if before, known := d.before[s]; known {
+			*p = before
+		} else {
+			delete(d.places, s)
+		}
 	}
 }
 
@@ -381,8 +385,12 @@ func (d *durableStore[T]) drop(of *scope) {
 func (d *durableStore[T]) marks() map[string]mark {
 	marks := map[string]mark{}
 	maps.Copy(marks, d.kept)
-	here := map[string]bool{}
-	for _, s := range d.scopes() { // those that are leaving come last: the objects are theirs
+	here, leaving := map[string]bool{}, map[string]bool{}
+	for _, s := range d.scopes() { // those that are leaving come last: the objects are those of the first of them
+		if leaving[s.name()] {
+			continue
+		}
+		leaving[s.name()] = s.gone.Load()
 		m := mark{Version: d.places.of(s).bookmark(), UID: s.uid}
 		if here[s.name()] = here[s.name()] || !s.gone.Load(); !here[s.name()] {
 			m.Leaves = s.leave

@@ -61,7 +61,7 @@ func (r *requests) ListWithContext(ctx context.Context, opts metav1.ListOptions)
 		switch {
 		case err != nil:
 		case early:
-			list, err = r.takePage(list, first)
+			list, err = r.takePage(ctx, list, first)
 		default:
 			r.parts.whole()
 		}
@@ -111,11 +111,14 @@ func (r *requests) resume(ctx context.Context) (runtime.Object, error) {
 }
 
 // takePage gives the objects of a page to the sink, and returns the page without them.
-func (r *requests) takePage(page runtime.Object, first bool) (runtime.Object, error) {
+func (r *requests) takePage(ctx context.Context, page runtime.Object, first bool) (runtime.Object, error) {
 	if !r.calls.enter(ownWork) {
 		return nil, context.Canceled
 	}
 	defer r.calls.leave(ownWork)
+	if err := ctx.Err(); err != nil { // client-go's pager may outlive the reading, and the sink belongs to the next one
+		return nil, err
+	}
 	m, err := object.ListMeta(page)
 	if err != nil {
 		return nil, err

@@ -33,6 +33,15 @@ func (w *Wire) Set(by *Wire) {
 	}
 }
 
+// cut ends the use of the lister.
+func (w *Wire) cut() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.end != nil {
+		w.end()
+	}
+}
+
 // Loose reports whether there is no lister yet.
 func (w *Wire) Loose() bool {
 	w.mu.Lock()
@@ -71,6 +80,6 @@ func (s *Source) RunOver(ctx context.Context, sink Sink, wire *Wire, version str
 			version = ""
 		}
 	}
-	wire.Set(&Wire{}) // which ends the last use
+	wire.cut()
 	s.calls.close()
 }

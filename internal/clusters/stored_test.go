@@ -1,0 +1,199 @@
+package clusters_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/customcacheinformer/informer"
+	"github.com/customcacheinformer/informer/informertest"
+	"github.com/customcacheinformer/informer/internal/testkit"
+)
+
+// stored returns a world over a store that knows these clusters, each with the UID 1.
+func stored(t *testing.T, names ...string) (*world, *testkit.Durable) {
+	t.Helper()
+	store := informertest.NewDurable()
+	w := newWorld(t, options{Durable: store, WatchList: informer.WatchListOff, ErrorHandler: testkit.Ignore})
+	for _, name := range names {
+		w.cluster(name, testkit.Object("x", "1"), testkit.Object("y", "1"))
+		w.engageAs(name, "1")
+	}
+	stop := testkit.Start(t, w.CustomCacheInformer)
+	time.Sleep(time.Minute)
+	stop()
+	store = store.Reopen()
+	return w.over(t, store), store
+}
+
+// A cluster that is engaged and disengaged while the store is read leaves, and does not resume without its objects.
+func TestAClusterLeavesWhileTheStoreIsRead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w, store := stored(t, "east")
+		v := w.watch(informer.WatcherOptions{})
+		release := store.Hang()
+		testkit.Start(t, w.CustomCacheInformer)
+		synctest.Wait()
+		w.engageAs("east", "1")
+		left := w.disengage("east", informer.LeaveDeleted)
+		release()
+		<-left
+		w.check(nil, v)
+		w.engageAs("east", "1")
+		time.Sleep(time.Minute)
+		w.check([]string{"east"}, v)
+	})
+}
+
+// The store refuses an object of the first list of another cluster. The other objects are compared all the same.
+func TestARefusedBatchKeepsTheDoubt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, store := stored(t, "east", "west")
+		held, release := make(chan struct{}), make(chan struct{})
+		hold := func(i informer.ApplyInfo) {
+			if i.Key == "west|default/hold" { // the whole list becomes one batch
+				close(held)
+				<-release
+			}
+		}
+		w := newWorld(t, options{Durable: store, WatchList: informer.WatchListOff, ErrorHandler: testkit.Ignore, Observer: &informer.Observer{Apply: hold}})
+		w.cluster("east", testkit.Object("x", "2"), testkit.Object("a", "1")) // x has the UID and the version of the stored x
+		w.cluster("west", testkit.Object("x", "1"), testkit.Object("y", "1"))
+		w.engageAs("west", "1")
+		testkit.Start(t, w.CustomCacheInformer)
+		time.Sleep(time.Second)
+		store.Fail(func(op, key string) error {
+			if op == "apply" && key == "east|default/a" {
+				return fmt.Errorf("refused: %w", informer.ErrPermanent)
+			}
+			return nil
+		})
+		w.cluster("west").Apply(testkit.Object("hold", "1"))
+		<-held
+		w.engageAs("east", "2")
+		time.Sleep(time.Second)
+		close(release)
+		time.Sleep(time.Minute)
+		if obj, _, err := w.In("east").Get(key("x")); err != nil || obj.Data["value"] != "2" {
+			t.Errorf("x is %v (%v)", obj, err)
+		}
+	})
+}
+
+// A name leaves with deletes, comes back, leaves silently, and the process crashes: the objects are those of the first leave.
+func TestACrashWhileANameLeavesTwice(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := informertest.NewDurable()
+		w := newWorld(t, options{Durable: store, WatchList: informer.WatchListOff, ErrorHandler: testkit.Ignore})
+		for n := range 1500 { // more than a batch
+			w.cluster("east").Apply(testkit.Object(fmt.Sprint("x", n), "1"))
+		}
+		w.engageAs("east", "1")
+		deleted := map[string]bool{}
+		run := func() (stop func()) {
+			v := w.watch(informer.WatcherOptions{})
+			end := testkit.Start(t, w.CustomCacheInformer)
+			time.Sleep(time.Minute)
+			return func() {
+				time.Sleep(time.Minute)
+				end()
+				for _, e := range v.take() {
+					if _, name, ok := strings.Cut(e, "deleted "); ok {
+						deleted[name] = true
+					}
+				}
+			}
+		}
+		stop := run()
+		applies := 0
+		store.Fail(func(op, _ string) error {
+			if op != "apply" {
+				return nil
+			}
+			if applies++; applies > 2 {
+				store.Crash()
+				return errors.New("crashed")
+			}
+			return nil
+		})
+		release := store.Hang()
+		w.disengage("east", informer.LeaveDeleted)
+		w.engageAs("east", "1")
+		w.disengage("east", informer.LeaveSilently) // nothing of this one is in the store
+		release()
+		stop()
+		w = w.over(t, store.Reopen())
+		run()()
+		check(t, "objects with a delete", len(deleted), 1500)
+	})
+}
+
+// A read and a wait that are under way when something engages a stored cluster go on.
+func TestAStoredClusterIsEngagedDuringARead(t *testing.T) {
+	for _, uid := range []types.UID{"1", "2", ""} {
+		t.Run("UID "+string(uid), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w, store := stored(t, "east")
+				testkit.Start(t, w.CustomCacheInformer)
+				time.Sleep(time.Second)
+				release := store.Hang()
+				results := make(chan error, 2)
+				go func() { _, _, err := w.In("east").Get(key("x")); results <- err }()
+				go func() { results <- w.WaitForSyncIn(t.Context(), "east") }()
+				synctest.Wait()
+				w.engageAs("east", uid)
+				release()
+				for range 2 {
+					if err := <-results; err != nil {
+						t.Error(err)
+					}
+				}
+			})
+		})
+	}
+}
+
+// An informer that stops has not synced, and its clusters have not become unknown.
+func TestAnInformerOverClustersThatStopsHasNotSynced(t *testing.T) {
+	each(t, func(t *testing.T, opts options) {
+		held, release := make(chan struct{}, 10), make(chan struct{})
+		opts.ErrorHandler = testkit.Ignore
+		opts.Observer = &informer.Observer{Apply: func(informer.ApplyInfo) { held <- struct{}{}; <-release }}
+		inf, err := informer.NewOverClusters(opts, informer.ClusterOptions{SyncWait: -1})
+		if err != nil {
+			t.Fatal(err)
+		}
+		w := &world{inf, t, map[string]*source{}}
+		w.cluster("east", testkit.Object("x", "1"))
+		w.cluster("west").SetFaults(informertest.Faults{HoldLists: true})
+		w.engage("west")
+		w.engage("east")
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error, 1)
+		go func() { done <- w.Run(ctx) }()
+		<-held
+		cancel()
+		synctest.Wait()
+		close(release)
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+		if err := w.WaitForSync(t.Context()); err == nil || w.HasSynced() {
+			t.Error("the informer has synced, although west was never listed")
+		}
+		for _, c := range w.Health().Clusters {
+			if c.SourceError != nil {
+				t.Errorf("%s: %v", c.Cluster, c.SourceError)
+			}
+		}
+		if err := w.DisengageStored(informer.LeaveDeleted); !errors.Is(err, informer.ErrStopped) {
+			t.Error(err)
+		}
+	})
+}
