@@ -370,7 +370,7 @@ type clusterReader[T Object] struct {
 func (r clusterReader[T]) engaged(read func() error) error {
 	before, engaged := r.of.scope(r.cluster)
 	err := read()
-	if after, _ := r.of.scope(r.cluster); !engaged || after != before && !(after != nil && before.passes) {
+	if after, _ := r.of.scope(r.cluster); !engaged || after != before && (after == nil || !before.passes) {
 		return fmt.Errorf("informer %s: cluster %q: %w", r.of.opts.Name, r.cluster, ErrNotEngaged)
 	}
 	return err

@@ -51,7 +51,7 @@ func TestAClusterLeavesWhileTheStoreIsRead(t *testing.T) {
 	})
 }
 
-// The store refuses an object of the first list of another cluster. The other objects are compared all the same.
+// The store refuses an object of the first list of another cluster. The other objects are compared nevertheless.
 func TestARefusedBatchKeepsTheDoubt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, store := stored(t, "east", "west")
