@@ -268,17 +268,17 @@ func (c *Clusters[T]) become(name string, gone, come *scope) error {
 	}
 	if come == nil { // before the first of its objects leaves
 		c.engaged.Delete(name)
-	}
-	switch err := c.CustomCacheInformer.become(set, comes, leaves); {
-	case err != nil:
-		if gone != nil {
-			c.engaged.Store(name, gone)
-		}
-		return err
-	case come != nil:
+	} else { // before the first of its objects comes
 		c.engaged.Store(name, come)
 	}
-	return nil
+	err := c.CustomCacheInformer.become(set, comes, leaves)
+	switch {
+	case err != nil && gone != nil:
+		c.engaged.Store(name, gone)
+	case err != nil:
+		c.engaged.CompareAndDelete(name, come)
+	}
+	return err
 }
 
 func (c *Clusters[T]) scope(name string) (*scope, bool) {
