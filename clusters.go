@@ -109,8 +109,8 @@ func (c *Clusters[T]) recall(marks map[string]mark) {
 		}
 		s := c.newScope(resource{region: region{cluster: &Cluster{name}}})
 		s.uid = m.UID
+		takeInEarly([]*scope{s}, c.opts)
 		set = append(set, s)
-		takeInEarly(set[len(set)-1:], c.opts)
 		c.engaged.Store(name, s)
 		if leave := cmp.Or(m.Leaves, c.unasked(name)); leave != 0 {
 			s.leave = leave
@@ -202,9 +202,8 @@ func (c *Clusters[T]) DisengageStored(leave Leave, except ...string) error {
 
 // Replace reads an engaged cluster from another source, such as one with new credentials. It does not block.
 //
-// If both sources have the same UID, which is not "", and are of the same type, such as two that [ListWatch] has made of clients of one
-// type, the informer continues at the version that it has reached: no event is missed, and nothing is listed unless a list
-// was under way. Otherwise the objects of the old cluster leave, as deletes with OriginLeft, and those of
+// If both sources have the same UID, which is not "", the informer continues at the version that it has reached: no event is missed,
+// and nothing is listed unless a list was under way. Otherwise the objects of the old cluster leave, as deletes with OriginLeft, and those of
 // the new one are listed.
 //
 // Replace returns an error that wraps [ErrNotEngaged] if the cluster is not engaged, and an error if the source cannot be used.

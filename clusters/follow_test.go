@@ -138,3 +138,32 @@ func TestFollowWithoutAnInformer(t *testing.T) {
 		}
 	}
 }
+
+// Clusters that were removed while no process ran leave a Durable. One whose kubeconfig is refused stays.
+func TestAnInformerForgetsTheClustersThatWereRemoved(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := informertest.NewDurable()
+		if err := store.Apply(t.Context(), nil, `{"removed":{"uid":"1"},"refused":{"uid":"2"}}`); err != nil {
+			t.Fatal(err)
+		}
+		pods, err := informer.NewOverClusters(informer.Options[*corev1.Pod]{Durable: store}, informer.ClusterOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		clientset := fake.NewClientset(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "fleet", Name: "refused", Labels: map[string]string{"fleet": "eu"}}})
+		provider, err := clusters.New(
+			clusters.Secrets{Client: clientset.CoreV1(), Namespace: "fleet", Selector: "fleet=eu"},
+			clusters.Options{ErrorHandler: func(context.Context, error) {}},
+			clusters.Follow(pods, func(*rest.Config) (cache.ListerWatcher, error) { return nil, errors.New("not called") }),
+		)
+		if err != nil {
+			t.Fatal(err)
+		}
+		informertest.Run(t, pods)
+		informertest.Run(t, provider)
+		time.Sleep(time.Minute)
+		if got := pods.Engaged(); !slices.Equal(got, []string{"refused"}) {
+			t.Errorf("engaged: %v, want only the one that is refused", got)
+		}
+	})
+}

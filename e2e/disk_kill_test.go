@@ -53,8 +53,7 @@ type killed struct {
 	Round       int    // in odd rounds, east is engaged when the process has synced
 }
 
-// The objects of the cluster away, which only the first process reads. The others keep them.
-const awayObjects = 20
+const awayObjects = 20 // of the cluster away, which only the first process reads
 
 // liveUntilKilled runs an informer over a disk store. Its watcher writes "+UID" for an object
 // that exists and "-UID" for one that is gone. The process prints "synced" once it has synced.

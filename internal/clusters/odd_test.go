@@ -268,3 +268,22 @@ func TestTenThousandClusters(t *testing.T) {
 		w.check([]string{"keep"})
 	})
 }
+
+// A watcher finds the cluster of each event, also of the first one after Engage.
+func TestAWatcherFindsTheClusterOfItsEvent(t *testing.T) {
+	w := newWorld(t, options{WatchList: informer.WatchListOff, ErrorHandler: testkit.Ignore})
+	told := make(chan error)
+	testkit.AddWatcher(t, w.CustomCacheInformer, informer.WatcherFunc[configMap](func(_ context.Context, e event) error {
+		_, _, err := w.In(e.Cluster()).Get(e.Key())
+		told <- err
+		return nil
+	}), informer.WatcherOptions{})
+	testkit.Start(t, w.CustomCacheInformer)
+	<-w.Synced()
+	for n := range 300 { // the event races with Engage
+		w.engage(fmt.Sprint("east", n), testkit.Object("x", "1"))
+		if err := <-told; err != nil {
+			t.Fatal(err)
+		}
+	}
+}
