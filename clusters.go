@@ -9,7 +9,6 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 	"unicode"
 	"unicode/utf8"
@@ -34,7 +33,6 @@ import (
 // and a name may stand for an object in each cluster, and each cluster has versions of its own.
 type Clusters[T Object] struct {
 	*CustomCacheInformer[T]
-	engaged sync.Map                // name to *scope; changed with roster.mu held
 	unasked func(name string) Leave // how a cluster leaves that only the Durable knows, 0 if it stays; protected by roster.mu
 }
 
@@ -111,7 +109,7 @@ func (c *Clusters[T]) recall(marks map[string]mark) {
 		s.uid = m.UID
 		takeInEarly([]*scope{s}, c.opts)
 		set = append(set, s)
-		c.engaged.Store(name, s)
+		c.roster.engaged.Store(name, s)
 		if leave := cmp.Or(m.Leaves, c.unasked(name)); leave != 0 {
 			s.leave = leave
 			leaving = append(leaving, s)
@@ -266,33 +264,36 @@ func (c *Clusters[T]) become(name string, gone, come *scope) error {
 		comes = append(comes, come)
 	}
 	if come == nil { // before the first of its objects leaves
-		c.engaged.Delete(name)
+		c.roster.engaged.Delete(name)
 	} else { // before the first of its objects comes
-		c.engaged.Store(name, come)
+		c.roster.engaged.Store(name, come)
 	}
 	err := c.CustomCacheInformer.become(set, comes, leaves)
 	switch {
 	case err != nil && gone != nil:
-		c.engaged.Store(name, gone)
+		c.roster.engaged.Store(name, gone)
 	case err != nil:
-		c.engaged.CompareAndDelete(name, come)
+		c.roster.engaged.CompareAndDelete(name, come)
 	}
 	return err
 }
 
-func (c *Clusters[T]) scope(name string) (*scope, bool) {
-	s, ok := c.engaged.Load(name)
+func (c *Clusters[T]) scope(name string) (*scope, bool) { return c.roster.scope(name) }
+
+// scope returns a cluster that is engaged.
+func (r *roster) scope(name string) (*scope, bool) {
+	s, ok := r.engaged.Load(name)
 	if !ok {
 		return nil, false
 	}
 	return s.(*scope), true
 }
 
-func (c *Clusters[T]) failed(op, name string, err error) error {
+func (i *CustomCacheInformer[T]) failed(op, name string, err error) error {
 	if err == nil {
 		return nil
 	}
-	return fmt.Errorf("informer %s: %s of cluster %q: %w", c.opts.Name, op, name, err)
+	return fmt.Errorf("informer %s: %s of cluster %q: %w", i.opts.Name, op, name, err)
 }
 
 func checkClusterName(name string) error {
@@ -344,14 +345,25 @@ func (c *Clusters[T]) WaitForSyncIn(ctx context.Context, cluster string) error {
 	}
 }
 
-// WaitForVersionIn blocks until the store has every change of a cluster up to version, see [CustomCacheInformer.WaitForVersion]. It
+// WaitForVersionIn is [CustomCacheInformer.WaitForVersion] for a cluster of an informer that [NewOverClusters] has made. It
 // returns an error that wraps [ErrNotEngaged] if the cluster is not engaged or leaves.
-func (c *Clusters[T]) WaitForVersionIn(ctx context.Context, cluster, version string) error {
-	s, ok := c.scope(cluster)
+func (i *CustomCacheInformer[T]) WaitForVersionIn(ctx context.Context, cluster, version string) error {
+	s, ok := i.roster.scope(cluster)
 	if !ok {
-		return c.failed("WaitForVersionIn", cluster, ErrNotEngaged)
+		return i.failed("WaitForVersionIn", cluster, ErrNotEngaged)
 	}
-	return c.waitForVersion(ctx, s, version)
+	return i.waitForVersion(ctx, s, version)
+}
+
+// ServerVersionIn is [CustomCacheInformer.ServerVersion] for a cluster of an informer that [NewOverClusters] has made. It
+// returns an error that wraps [ErrNotEngaged] if the cluster is not engaged.
+func (i *CustomCacheInformer[T]) ServerVersionIn(ctx context.Context, cluster string) (string, error) {
+	s, ok := i.roster.scope(cluster)
+	if !ok {
+		return "", i.failed("ServerVersionIn", cluster, ErrNotEngaged)
+	}
+	version, err := s.Newest(ctx)
+	return version, i.failed("ServerVersionIn", cluster, err)
 }
 
 // In returns what the informer knows of one cluster. It does not block, and may be kept: its methods see the cluster at the time of

@@ -385,14 +385,14 @@ func (s *scope) loose() bool { return s.wire != nil && s.wire.Loose() }
 
 // roster runs the sources of an informer, which come and go.
 type roster struct {
-	mu      sync.Mutex      // held while the set of sources changes
-	ctx     context.Context // of the sources; nil before they may run
-	sources sync.WaitGroup
-	last    map[string]*scope // the source that left last, of each region whose deletes are not in the store yet
-
-	running  sync.Map // the sources that have not returned, as *scope
-	clusters bool     // the sources are clusters
-	unread   bool     // it is not known yet of which clusters the store has objects
+	mu       sync.Mutex      // held while the set of sources changes
+	ctx      context.Context // of the sources; nil before they may run
+	sources  sync.WaitGroup
+	last     map[string]*scope // the source that left last, of each region whose deletes are not in the store yet
+	running  sync.Map          // the sources that have not returned, as *scope
+	engaged  sync.Map          // the clusters that are engaged: name to *scope; changed with mu held
+	clusters bool              // the sources are clusters
+	unread   bool              // it is not known yet of which clusters the store has objects
 }
 
 // begin starts the sources of the set.
@@ -407,12 +407,12 @@ func (r *roster) begin(ctx context.Context, set func() []*scope) {
 
 // change ends the sources that are gone, and starts those that have come.
 func (r *roster) change(come, gone []*scope, running bool) {
-	switch {
-	case r.ctx == nil || len(come)+len(gone) == 0:
-	case r.clusters:
-		klog.FromContext(r.ctx).V(2).Info("The informer reads other clusters", "added", someOf(come), "removed", someOf(gone))
-	default:
-		klog.FromContext(r.ctx).V(2).Info("The informer reads other namespaces", "added", someOf(come), "removed", someOf(gone))
+	if r.ctx != nil && len(come)+len(gone) > 0 {
+		message := "The informer reads other namespaces"
+		if r.clusters {
+			message = "The informer reads other clusters"
+		}
+		klog.FromContext(r.ctx).V(2).Info(message, "added", someOf(come), "removed", someOf(gone))
 	}
 	maps.DeleteFunc(r.last, func(_ string, s *scope) bool { return channel.Closed(s.left) })
 	for _, s := range gone {

@@ -125,24 +125,35 @@ func TestKeysHaveClusters(t *testing.T) {
 	})
 }
 
-// A call that reads a cluster which is not engaged is not repeated.
-func TestAKeyOfAClusterThatIsGoneIsGivenUp(t *testing.T) {
+// A call that reads a cluster which has left is done. One that reads another informer, which does not read the cluster yet, is tried again.
+func TestAKeyOfAClusterThatIsNotEngaged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := newFleet(t, "east")
+		f, others := newFleet(t, "east"), newFleet(t)
 		c := f.run(func(ctx context.Context, key enqueue.Key) (time.Duration, error) {
 			_, _ = f.note(ctx, key)
 			_, _, err := f.pods.In(key.Cluster).Get(key.NamespacedName)
+			if err == nil {
+				_, err = others.pods.In(key.Cluster).List("", nil)
+			}
 			return 0, err
-		}, enqueue.Options{}, enqueue.InClusters(enqueue.For(f.pods.CustomCacheInformer)))
+		}, enqueue.Options{BaseDelay: 10 * time.Second}, enqueue.InClusters(enqueue.For(f.pods.CustomCacheInformer)))
 		f.sources["east"].Apply(pod("a"))
+		f.called("east|ns/a")
+		if h := c.Health(); h.GaveUp != 0 || h.Failing != 1 {
+			t.Errorf("while another informer does not read the cluster: %+v", h)
+		}
+		if err := others.pods.Engage("east", informer.ClusterSource{Source: f.sources["east"]}); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Minute)
 		f.called("east|ns/a")
 		if _, err := f.pods.Disengage("east", informer.LeaveDeleted); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(time.Hour)
 		f.called("east|ns/a")
-		if h := c.Health(); h.GaveUp != 1 || h.Failing != 1 {
-			t.Errorf("%+v", h)
+		if h := c.Health(); h.Failed != 1 || h.GaveUp != 0 || h.Failing != 0 {
+			t.Errorf("after the cluster has left: %+v", h)
 		}
 	})
 }
@@ -167,11 +178,11 @@ func TestSourcesThatDoNotFitTheInformer(t *testing.T) {
 		try("use WatchesIn", enqueue.Options{}, enqueue.InClusters(enqueue.Watches(many, keys)))
 		try("the informer is nil", enqueue.Options{}, enqueue.InClusters(enqueue.For[*corev1.Pod](nil)))
 		try("keys is nil", enqueue.Options{}, enqueue.WatchesIn[*corev1.Pod, enqueue.Key](many, nil))
-		set, err := shards.New(fake.NewClientset().CoordinationV1().Leases("default"), shards.Options{Name: "set", Identity: "replica"})
+		set, err := shards.New(fake.NewClientset().CoordinationV1().Leases("default"), shards.Options{Name: "set", Identity: "replica", ByNamespace: true})
 		if err != nil {
 			t.Fatal(err)
 		}
-		try("a set does not divide keys of several clusters", enqueue.Options{Shards: set}, enqueue.InClusters(enqueue.For(many)))
+		try("divides by namespace, which keys of type enqueue.Key do not allow", enqueue.Options{Shards: set}, enqueue.InClusters(enqueue.For(many)))
 		reconcile := func(context.Context, types.NamespacedName) (time.Duration, error) { return 0, nil }
 		for _, s := range []enqueue.Source[types.NamespacedName]{enqueue.For(many), enqueue.Watches(many, keys)} {
 			if _, err := enqueue.NewController(reconcile, enqueue.Options{Name: "x"}, s); err == nil || !strings.Contains(err.Error(), "use InClusters or WatchesIn") {

@@ -228,7 +228,7 @@ func (c *Controller[K]) Run(ctx context.Context) error {
 	case err != nil:
 		return err
 	}
-	w := &worker[K]{queue: queue, reconcile: c.reconcile, state: c.state, opts: &c.opts, refuses: c.refuses}
+	w := &worker[K]{queue: queue, reconcile: c.reconcile, state: c.state, opts: &c.opts, refuses: c.refuses, engaged: c.engaged}
 	if c.shard != nil {
 		w.enter = c.shard.enter
 	}

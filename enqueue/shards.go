@@ -1,9 +1,8 @@
 package enqueue
 
 import (
+	"cmp"
 	"context"
-	"encoding"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"reflect"
@@ -38,6 +37,7 @@ type sharded[K comparable] struct {
 	// replays has those that may not have removed themselves, because a mapper fails.
 	replays []replay
 	ended   bool
+	cut     map[string]time.Time // by source, of those of clusters: since when it has not been connected
 
 	asking  sync.Mutex // protects answers, and is held during requests
 	answers map[string]answer
@@ -53,78 +53,50 @@ type answer struct {
 // that a bucket waits before it asks.
 const recent = 5 * time.Second
 
-// cache is the part of an informer that tells how new it is.
+// outOfReach is how long a cluster may be cut off until no bucket waits for it any more. The buckets have keys of all
+// clusters, and calls for those of this one fail in any replica that cannot reach it.
+const outOfReach = 30 * time.Second
+
+// cache is the part of an informer that shows how new it is.
 type cache interface {
 	Versions() []informer.SourceVersions
 	WaitForVersion(ctx context.Context, namespace, version string) error
+	WaitForVersionIn(ctx context.Context, cluster, version string) error
 	ServerVersion(ctx context.Context, namespace string) (string, error)
+	ServerVersionIn(ctx context.Context, cluster string) (string, error)
+}
+
+func waitForVersion(ctx context.Context, of cache, v informer.SourceVersions, version string) error {
+	if v.Cluster == "" {
+		return of.WaitForVersion(ctx, v.Namespace, version)
+	}
+	err := of.WaitForVersionIn(ctx, v.Cluster, version)
+	if errors.Is(err, informer.ErrNotEngaged) {
+		return nil
+	}
+	return err
+}
+
+func serverVersion(ctx context.Context, of cache, v informer.SourceVersions) (string, error) {
+	if v.Cluster == "" {
+		return of.ServerVersion(ctx, v.Namespace)
+	}
+	return of.ServerVersionIn(ctx, v.Cluster)
 }
 
 func (c *Controller[K]) divide() error {
 	if c.set == nil {
 		return nil
 	}
-	if reflect.TypeFor[K]() == reflect.TypeFor[Key]() {
-		return errors.New("Options.Shards is set, but a set does not divide keys of several clusters")
-	}
-	if t := reflect.TypeFor[K](); !portable(t) {
+	if t := reflect.TypeFor[K](); t != reflect.TypeFor[Key]() && !portable(t) {
 		return fmt.Errorf("Options.Shards: keys of type %v differ between replicas, or have parts that cannot be written: "+
 			"they must be made of strings, integers and bools in exported fields", t)
 	}
 	if t := reflect.TypeFor[K](); c.set.ByNamespace() && t != reflect.TypeFor[types.NamespacedName]() {
-		return fmt.Errorf("Options.Shards divides by namespace, and keys of type %v have none: they must be NamespacedNames", t)
+		return fmt.Errorf("Options.Shards divides by namespace, which keys of type %v do not allow: they must be NamespacedNames", t)
 	}
-	c.shard = &sharded[K]{controller: c, set: c.set, told: map[string]string{}, answers: map[string]answer{}}
+	c.shard = &sharded[K]{controller: c, set: c.set, told: map[string]string{}, answers: map[string]answer{}, cut: map[string]time.Time{}}
 	return nil
-}
-
-// portable reports whether values of a type mean the same in all processes, and can be written as
-// JSON and read again.
-func portable(t reflect.Type) bool {
-	if t.Implements(reflect.TypeFor[json.Marshaler]()) || t.Implements(reflect.TypeFor[encoding.TextMarshaler]()) {
-		return false
-	}
-	switch t.Kind() {
-	case reflect.String, reflect.Bool,
-		reflect.Int, reflect.Int8, reflect.Int16, reflect.Int32, reflect.Int64,
-		reflect.Uint, reflect.Uint8, reflect.Uint16, reflect.Uint32, reflect.Uint64:
-		return true
-	case reflect.Array:
-		return portable(t.Elem())
-	case reflect.Struct:
-		for i := range t.NumField() {
-			if f := t.Field(i); !f.IsExported() || f.Anonymous || f.Tag.Get("json") != "" || !portable(f.Type) {
-				return false
-			}
-		}
-		return true
-	}
-	return false
-}
-
-// text returns a key as the replicas write it: "namespace/name", or JSON.
-func text[K comparable](key K) string {
-	if name, ok := any(key).(types.NamespacedName); ok {
-		return object.KeyOf(name)
-	}
-	encoded, err := json.Marshal(key)
-	if err != nil {
-		panic(fmt.Sprintf("enqueue: a key of type %T, which is portable, cannot be written: %v", key, err))
-	}
-	return string(encoded)
-}
-
-func parseKey[K comparable](text string) (key K, err error) {
-	if name, ok := any(&key).(*types.NamespacedName); ok {
-		namespace, rest, found := strings.Cut(text, "/")
-		if !found {
-			namespace, rest = "", text
-		}
-		name.Namespace, name.Name = namespace, rest
-		return key, nil
-	}
-	err = json.Unmarshal([]byte(text), &key)
-	return key, err
 }
 
 func (s *sharded[K]) bucket(key K) int { return s.set.Bucket(text(key)) }
@@ -136,12 +108,12 @@ func (s *sharded[K]) enter(ctx context.Context, key K) (call context.Context, do
 	return s.set.Enter(ctx, s.bucket(key))
 }
 
-// eachCache calls f for each namespace of each informer that reconcile may read, with a name that is
+// eachCache calls f for each namespace or cluster of each informer that reconcile may read, with a name that is
 // the same in all replicas. Of the members of a group in Options.Reads it knows nothing.
 func (s *sharded[K]) eachCache(f func(name string, of cache, v informer.SourceVersions)) {
 	all := func(kind string, number int, of cache) {
 		for _, v := range of.Versions() {
-			f(sourceName(kind, number, of, v.Namespace), of, v)
+			f(sourceName(kind, number, of, v.Cluster, v.Namespace), of, v)
 		}
 	}
 	for i, in := range s.controller.inputs {
@@ -154,35 +126,33 @@ func (s *sharded[K]) eachCache(f func(name string, of cache, v informer.SourceVe
 	}
 }
 
-// sourceName returns a name such as "0.ConfigMap/default". It has the type of the objects, because another
-// version of the program may have another informer in the same place, and versions of two resources must
-// not be compared.
-func sourceName(kind string, number int, of cache, namespace string) string {
-	objects := reflect.TypeOf(of).Elem().Name() // CustomCacheInformer[*k8s.io/api/core/v1.ConfigMap]
-	objects = strings.TrimSuffix(objects[strings.LastIndexByte(objects, '.')+1:], "]")
-	return kind + strconv.Itoa(number) + "." + objects + "/" + namespace
+// eachInReach is eachCache without the clusters that this replica has not reached for long.
+func (s *sharded[K]) eachInReach(f func(name string, of cache, v informer.SourceVersions)) {
+	s.eachCache(func(name string, of cache, v informer.SourceVersions) {
+		s.mu.Lock()
+		since, cut := s.cut[name]
+		s.mu.Unlock()
+		if !cut || v.Watching > 0 || time.Since(since) < outOfReach {
+			f(name, of, v)
+		}
+	})
 }
 
-func (s *sharded[K]) name(source int, namespace string) string {
-	return sourceName("", source, s.controller.inputs[source].cache, namespace)
+// sourceName returns a name such as "0.ConfigMap/default" or "0.ConfigMap/east|". It has the type of the objects, because another
+// version of the program may have another informer in the same place, and versions of two resources must
+// not be compared.
+func sourceName(kind string, number int, of cache, cluster, namespace string) string {
+	objects := reflect.TypeOf(of).Elem().Name() // CustomCacheInformer[*k8s.io/api/core/v1.ConfigMap]
+	objects = strings.TrimSuffix(objects[strings.LastIndexByte(objects, '.')+1:], "]")
+	return kind + strconv.Itoa(number) + "." + objects + "/" + object.KeyIn(cluster, types.NamespacedName{Name: namespace})
+}
+
+func (s *sharded[K]) name(source int, cluster, namespace string) string {
+	return sourceName("", source, s.controller.inputs[source].cache, cluster, namespace)
 }
 
 // Keys returns the shape of the keys. It stays the same if the program renames their type.
 func (s *sharded[K]) Keys() string { return shape(reflect.TypeFor[K]()) }
-
-func shape(t reflect.Type) string {
-	switch t.Kind() {
-	case reflect.Array:
-		return fmt.Sprintf("[%d]%s", t.Len(), shape(t.Elem()))
-	case reflect.Struct:
-		var fields []string
-		for field := range t.Fields() {
-			fields = append(fields, field.Name+" "+shape(field.Type))
-		}
-		return "{" + strings.Join(fields, ", ") + "}"
-	}
-	return t.Kind().String()
-}
 
 func (s *sharded[K]) WaitForSync(ctx context.Context) error { return s.controller.WaitForSync(ctx) }
 
@@ -203,12 +173,12 @@ func (s *sharded[K]) Seen() sharding.Versions {
 // CatchUp waits until the informers have these versions.
 func (s *sharded[K]) CatchUp(ctx context.Context, seen sharding.Versions) error {
 	var errs []error
-	s.eachCache(func(name string, of cache, v informer.SourceVersions) {
+	s.eachInReach(func(name string, of cache, v informer.SourceVersions) {
 		version := seen[name]
 		if _, err := resourceversion.CompareResourceVersion(version, version); err != nil || len(errs) > 0 {
 			return // there is none, or nothing can be compared
 		}
-		if err := of.WaitForVersion(ctx, v.Namespace, version); err != nil {
+		if err := waitForVersion(ctx, of, v, version); err != nil {
 			errs = append(errs, err)
 		}
 	})
@@ -219,13 +189,13 @@ func (s *sharded[K]) Missing(ctx context.Context, seen sharding.Versions) shardi
 	s.asking.Lock()
 	defer s.asking.Unlock()
 	missing := sharding.Versions{}
-	s.eachCache(func(name string, of cache, v informer.SourceVersions) {
+	s.eachInReach(func(name string, of cache, v informer.SourceVersions) {
 		if seen[name] == "" {
 			return
 		}
 		now := s.answers[name]
 		if time.Since(now.at) > recent {
-			version, err := of.ServerVersion(ctx, v.Namespace)
+			version, err := serverVersion(ctx, of, v)
 			if err != nil {
 				version = "" // Health of the informer shows why
 			}
@@ -243,7 +213,7 @@ func (s *sharded[K]) Missing(ctx context.Context, seen sharding.Versions) shardi
 func (s *sharded[K]) Fresh(ctx context.Context, d time.Duration) error {
 	for {
 		var left time.Duration
-		s.eachCache(func(_ string, _ cache, v informer.SourceVersions) { left = max(left, d-v.Watching) })
+		s.eachInReach(func(_ string, _ cache, v informer.SourceVersions) { left = max(left, d-v.Watching) })
 		if left <= 0 {
 			return nil
 		}
@@ -255,10 +225,29 @@ func (s *sharded[K]) Fresh(ctx context.Context, d time.Duration) error {
 	}
 }
 
+// Connected returns true for clusters if one of them is connected. The set calls it every few seconds, so it also
+// notes since when each cluster has been cut off.
 func (s *sharded[K]) Connected() bool {
-	open := true
-	s.eachCache(func(_ string, _ cache, v informer.SourceVersions) { open = open && v.Watching > 0 })
-	return open
+	open, some, one := true, false, false
+	cut := map[string]time.Time{}
+	s.mu.Lock()
+	before := s.cut
+	s.mu.Unlock()
+	s.eachCache(func(name string, _ cache, v informer.SourceVersions) {
+		switch {
+		case v.Cluster == "":
+			open = open && v.Watching > 0
+		case v.Watching > 0:
+			some, one = true, true
+		default:
+			some = true
+			cut[name] = cmp.Or(before[name], time.Now())
+		}
+	})
+	s.mu.Lock()
+	s.cut = cut
+	s.mu.Unlock()
+	return open && (one || !some)
 }
 
 func (s *sharded[K]) Known() sharding.Versions {
@@ -306,11 +295,11 @@ func (s *sharded[K]) endLocked() {
 	}
 }
 
-func (s *sharded[K]) deleted(ctx context.Context, d deletion, source int, obj metav1.Object, keys []K) {
-	at := span{source: s.name(source, "")}
+func (s *sharded[K]) deleted(ctx context.Context, d deletion, source int, cluster string, obj metav1.Object, keys []K) {
+	at := span{source: s.name(source, cluster, "")}
 	for _, v := range s.controller.inputs[source].cache.Versions() {
-		if v.Namespace == "" || v.Namespace == obj.GetNamespace() {
-			at.source, at.to = s.name(source, v.Namespace), v.Changed
+		if v.Cluster == cluster && (v.Namespace == "" || v.Namespace == obj.GetNamespace()) {
+			at.source, at.to = s.name(source, cluster, v.Namespace), v.Changed
 		}
 	}
 	c := s.controller
@@ -375,7 +364,7 @@ func (s *sharded[K]) Handled(ctx context.Context, buckets sharding.Buckets) map[
 		}
 		for _, v := range versions {
 			if v.Listed != "" {
-				handled[s.name(i, v.Namespace)] = sharding.Range{After: v.Listed, To: v.ResourceVersion}
+				handled[s.name(i, v.Cluster, v.Namespace)] = sharding.Range{After: v.Listed, To: v.ResourceVersion}
 			}
 		}
 	}

@@ -107,15 +107,19 @@ func watches[T informer.Object, K comparable](function string, inf *informer.Cus
 //		enqueue.InClusters(enqueue.For(deployments.CustomCacheInformer)),
 //		enqueue.InClusters(enqueue.Owns(replicaSets.CustomCacheInformer, owners)))
 //
-// reconcile reads deployments.In(key.Cluster). While the cluster is not engaged, that returns an error that wraps
-// [informer.ErrPermanent], so that the key is not tried again before an event of the cluster.
+// reconcile reads deployments.In(key.Cluster), and may return its error as it is. If that wraps [informer.ErrNotEngaged] and no
+// informer of the controller reads the cluster any more, the call counts as a success, because nothing is left to do there.
+// If one of them reads it, and another informer does not read it yet, the key is tried again.
 //
 // A worker that is free takes a key of the cluster that has the fewest calls. A call that lasts longer than a second does not count
 // for Options.Workers: another goroutine takes its place until it returns, and its cluster has one call at a time until one is
 // quick. So a cluster that floods does not hold up the others, and one in which calls hang takes no worker from them for longer than a second.
 //
-// The function of a [Watches] does not get the cluster, so NewController returns an error for it: see [WatchesIn]. It
-// also returns one if Options.Shards is set.
+// The function of a [Watches] does not get the cluster, so NewController returns an error for it: see [WatchesIn].
+//
+// With Options.Shards, a replica that takes over keys waits until it has read what the last one had, in each cluster. It does
+// not wait for a cluster that it has not reached for 30 s: until it reaches it, calls for the keys of that cluster may see an older
+// state than the last replica had. Each Lease has a version for each cluster, in some 60 bytes.
 func InClusters(s Source[types.NamespacedName]) Source[Key] {
 	if s.inClusters == nil {
 		return Source[Key]{err: errors.New("InClusters: the source is neither a For nor an Owns: for a Watches, use WatchesIn")}
@@ -217,7 +221,7 @@ func (f *feed[T, K]) Delete(ctx context.Context, e informer.Event[T]) error {
 	// The event has no key, because it would make each event larger. So the key of the tombstone is made again.
 	d := deletion{f, tombstone.ID{Key: object.KeyIn(e.Cluster(), e.Key()), UID: e.Old.GetUID()}}
 	if s := f.controller.shard; s != nil {
-		s.deleted(ctx, d, f.number, e.Old, keys)
+		s.deleted(ctx, d, f.number, e.Cluster(), e.Old, keys)
 		return nil
 	}
 	f.controller.addDeleted(ctx, d, f.keeping, keys)

@@ -23,6 +23,7 @@ type worker[K comparable] struct {
 	state     *state[K]
 	opts      *Options
 	refuses   func(ctx context.Context, key K) bool // whether no call may be made for key
+	engaged   func(key K) bool                      // whether the cluster of key is engaged, true if key has none
 	// enter begins a call, or returns false if another replica has the key. Nil if this one has all
 	// keys.
 	enter   func(ctx context.Context, key K) (call context.Context, done func(), ok bool)
@@ -175,6 +176,9 @@ func (w *worker[K]) handle(ctx context.Context, key K) {
 		w.state.cancelled(key) // also without an error: another replica may have begun meanwhile
 		return
 	}
+	if errors.Is(err, informer.ErrNotEngaged) && !w.engaged(key) {
+		err = nil // the cluster has left, and its objects are nobody's work any more
+	}
 	if err != nil {
 		w.fail(ctx, key, err)
 		return
@@ -241,7 +245,7 @@ func (w *worker[K]) fail(ctx context.Context, key K, err error) {
 		w.state.cancelled(key) // which is no failure
 		return
 	}
-	permanent, stopping := errors.Is(err, informer.ErrPermanent), w.queue.ShuttingDown()
+	permanent, stopping := isPermanent(err), w.queue.ShuttingDown()
 	e := &Error{Name: w.opts.Name, Key: key, Err: err}
 	e.Failures, e.GaveUp = w.state.failure(key, err, permanent, func(failures int) bool {
 		return permanent || stopping || w.opts.MaxAttempts > 0 && failures >= w.opts.MaxAttempts
@@ -254,6 +258,12 @@ func (w *worker[K]) fail(ctx context.Context, key K, err error) {
 	if e.Failures > 1 || e.GaveUp || !apierrors.IsConflict(err) {
 		w.opts.ErrorHandler(ctx, e)
 	}
+}
+
+// isPermanent reports whether no other attempt may succeed before an event. An informer that does not read the cluster yet
+// may read it soon, although ErrNotEngaged is permanent for a watcher.
+func isPermanent(err error) bool {
+	return errors.Is(err, informer.ErrPermanent) && !errors.Is(err, informer.ErrNotEngaged)
 }
 
 func report(ctx context.Context, err error) { membership.Report(ctx, err, logError) }
