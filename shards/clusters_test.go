@@ -34,13 +34,14 @@ type fleet struct {
 	read  map[string]int    // the version that the last call has read, 0 if the object was deleted, by key
 	newer map[string]int    // the newest that a call has read, by key
 	wrong []string
-	cut   string // a cluster that a replica cannot reach: it may read an older state of it than the last replica, see InClusters
+	slow  time.Duration // how long a call takes
+	cut   string        // a cluster that a replica cannot reach: it may read an older state of it than the last replica, see InClusters
 }
 
 func newFleet(t *testing.T, clusters ...string) *fleet {
 	f := &fleet{
 		t: t, leases: fake.NewClientset(), clusters: map[string]*informertest.Source[*corev1.ConfigMap]{},
-		calls: map[string]string{}, by: map[string]string{}, read: map[string]int{}, newer: map[string]int{},
+		slow: 10 * time.Millisecond, calls: map[string]string{}, by: map[string]string{}, read: map[string]int{}, newer: map[string]int{},
 	}
 	informertest.NewSource[*coordinationv1.Lease]().Serve(&f.leases.Fake, "leases", &coordinationv1.LeaseList{})
 	for _, name := range clusters {
@@ -105,10 +106,11 @@ func (f *fleet) reconcile(ctx context.Context, m *member, key enqueue.Key) error
 		f.wrong = append(f.wrong, fmt.Sprintf("%s: calls of %s and %s at once", at, by, m.name))
 	}
 	f.calls[at] = m.name
+	slow := f.slow
 	f.mu.Unlock()
 	obj, exists, err := m.objects.In(key.Cluster).Get(key.NamespacedName)
 	if err == nil {
-		err = sleep(ctx, 10*time.Millisecond)
+		err = sleep(ctx, slow)
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -232,6 +234,10 @@ func TestAClusterThatIsOutOfReachHoldsUpNoBucketForLong(t *testing.T) {
 		f.mu.Lock()
 		f.cut = "west"
 		f.mu.Unlock()
+		time.Sleep(10 * time.Minute)
+		if b.set.Health().Owned == 0 {
+			t.Error("a replica that cannot reach a cluster in which nothing happens has no buckets")
+		}
 		f.write("2") // a has seen versions of west that b cannot see
 		f.settled(5*time.Second, "east")
 		if err := a.stop(); err != nil {
@@ -244,6 +250,75 @@ func TestAClusterThatIsOutOfReachHoldsUpNoBucketForLong(t *testing.T) {
 		}
 		b.links["west"].healObjects()
 		f.settled(2*time.Minute, "east", "west")
+	})
+}
+
+// A takeover waits for a cluster that is cut off for a moment: no call reads an older state than the last replica had. A cluster that leaves
+// meanwhile is not waited for.
+func TestATakeoverWaitsForACluster(t *testing.T) {
+	for _, leaves := range []bool{false, true} {
+		t.Run(fmt.Sprint("leaves=", leaves), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f := newFleet(t, "east", "west")
+				f.write("1")
+				for n := range 100 { // the versions of the others do not matter
+					f.clusters["west"].Apply(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name(0)}, Data: map[string]string{"n": strconv.Itoa(n)}})
+				}
+				a, b := f.start("a"), f.start("b")
+				f.settled(2*time.Minute, "east", "west")
+				b.links["east"].cutObjects()
+				f.write("2")
+				time.Sleep(2 * time.Second)
+				if err := a.stop(); err != nil {
+					t.Error(err)
+				}
+				time.Sleep(4 * time.Second)
+				if h := b.set.Health(); h.CatchingUp == 0 {
+					t.Error("the takeover has not waited")
+				}
+				if !leaves {
+					b.links["east"].healObjects()
+					f.settled(2*time.Minute, "east", "west")
+					return
+				}
+				if _, err := b.objects.Disengage("east", informer.LeaveDeleted); err != nil {
+					t.Fatal(err)
+				}
+				f.settled(time.Second, "west")
+				if h := b.set.Health(); h.Owned != 8 || h.CatchingUp != 0 {
+					t.Errorf("a second after the cluster has left, buckets wait: %+v", h)
+				}
+			})
+		})
+	}
+}
+
+// Deletes that no other replica has seen are handed over by their keys.
+func TestDeletesOfClustersAreHandedOver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFleet(t, "east", "west")
+		f.write("1")
+		a := f.start("a")
+		f.settled(time.Minute, "east", "west")
+		f.mu.Lock()
+		f.slow = 20 * time.Second
+		f.mu.Unlock()
+		for n := range 40 {
+			f.delete("west", n)
+		}
+		time.Sleep(time.Second)
+		f.start("b")
+		time.Sleep(30 * time.Second)
+		f.mu.Lock()
+		f.slow = 10 * time.Millisecond
+		f.mu.Unlock()
+		if err := a.stop(); err != nil {
+			t.Error(err)
+		}
+		f.settled(2*time.Minute, "east", "west")
+		for n := range 40 {
+			f.gone("west", n)
+		}
 	})
 }
 
