@@ -57,7 +57,7 @@ func (m *Metrics) Describe(ch chan<- *prom.Desc) {
 	describe(ch, controllerFigures)
 	describe(ch, setFigures)
 	describe(ch, memberFigures)
-	for _, desc := range []*prom.Desc{storeInfo, reconciles, reconciling} {
+	for _, desc := range []*prom.Desc{storeInfo, clusterUnread, reconciles, reconciling} {
 		ch <- desc
 	}
 	for _, v := range m.series.vectors.all() {
@@ -76,6 +76,7 @@ func (m *Metrics) Collect(ch chan<- prom.Metric) {
 	for name, all := range now.informers {
 		collect(ch, informerFigures, all, name)
 		collectStores(ch, all, name)
+		collectClusters(ch, all, name)
 	}
 	for name, all := range now.watchers {
 		collect(ch, watcherFigures, all, name.informer, name.watcher)

@@ -42,7 +42,7 @@ func TestMembersOfOneNameAreOneSeries(t *testing.T) {
 	}
 	m := fixed(informer.Health{
 		Name: "i", Store: "valkey a", Synced: true, Watching: true, Stopped: true, LastList: late, LastContact: early, LastProgress: late, ResourceVersion: "20",
-		Objects: 3, Namespaces: []informer.SourceHealth{{Synced: true}, {}, {Synced: true, SourceFailures: 1}}, Clusters: []informer.SourceHealth{{Synced: true}, {}}, Queued: 4, SourceFailures: 5, SourceWaiting: time.Second, StoreBusy: time.Second, Refused: 6, Foreign: 8, Tombstones: 7,
+		Objects: 3, Namespaces: []informer.SourceHealth{{Synced: true}, {}, {Synced: true, SourceFailures: 1}}, Clusters: []informer.SourceHealth{{Cluster: "east", Synced: true}, {Cluster: "west"}}, Queued: 4, SourceFailures: 5, SourceWaiting: time.Second, StoreBusy: time.Second, Refused: 6, Foreign: 8, Tombstones: 7,
 		Decoding: informer.DecodingHealth{Objects: 9, Left: 10}, Undecodable: 11, Memory: informer.MemoryHealth{Objects: 12, Saved: 13, ListPeak: 14},
 		Watchers: stats(
 			informer.WatcherStats{Name: "w", Synced: true, Pending: 1, Delivered: 2, Failed: 3, Retried: 4, Merged: 5, OldestWaiting: time.Second},

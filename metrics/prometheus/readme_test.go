@@ -23,7 +23,7 @@ func full() []prom.Collector {
 	now := time.Unix(1, 0)
 	m := fixed(informer.Health{
 		Name: "i", Store: "in memory", LastList: now, LastContact: now, LastProgress: now, ResourceVersion: "1",
-		Namespaces: []informer.SourceHealth{}, Clusters: []informer.SourceHealth{},
+		Namespaces: []informer.SourceHealth{}, Clusters: []informer.SourceHealth{{Cluster: "east"}},
 		Watchers: []informer.WatcherHealth{{WatcherStats: informer.WatcherStats{Name: "w"}}},
 	}, enqueue.Health{Name: "q", LastSuccess: now}, shards.Health{Name: "s"}, mirrorHealth{})
 	o := m.Observer()
@@ -85,7 +85,7 @@ func TestEachMetricIsDescribedAsItIs(t *testing.T) {
 			described[name.FindStringSubmatch(d.String())[1]]++
 		}
 	}
-	if diff := cmp.Diff(described, has); diff != "" || len(described) != 42+3+17+19+2+7 {
+	if diff := cmp.Diff(described, has); diff != "" || len(described) != 42+4+17+19+2+7 {
 		t.Errorf("%d are described; (-described +gathered):\n%s", len(described), diff)
 	}
 	const short, long = "0.0001…26.2144/10", "0.0001…419.43/12"

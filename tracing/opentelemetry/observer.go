@@ -29,7 +29,8 @@
 //	                       informer.watcher.name, informer.object.key, informer.event.type,
 //	                       informer.event.origin, informer.event.merged
 //
-// The key of an object is namespace/name, or only the name if the object is cluster-scoped.
+// The key of an object is namespace/name, or only the name if the object is cluster-scoped. An informer over clusters has
+// the name of the cluster and a "|" before it.
 // The key is not in k8s.namespace.name and the like, because those attributes say where the
 // program itself runs.
 //

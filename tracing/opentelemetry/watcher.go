@@ -84,8 +84,12 @@ func traced[T informer.Object](tracer trace.Tracer, spanName, watcher string, ca
 }
 
 func attributesOf[T informer.Object](watcher string, e informer.Event[T]) []attribute.KeyValue {
+	key := cache.NamespacedNameAsObjectName(e.Key()).String()
+	if cluster := e.Cluster(); cluster != "" {
+		key = cluster + "|" + key // as in the spans of operations on the store
+	}
 	attributes := []attribute.KeyValue{
-		objectKey.String(text(cache.NamespacedNameAsObjectName(e.Key()).String())),
+		objectKey.String(text(key)),
 		eventType.String(e.Type.String()),
 		eventOrigin.String(e.Origin.String()),
 		eventMerged.Bool(e.Merged),

@@ -199,8 +199,8 @@ func TestTheErrorOfACallIsRecordedAndReturnedAsItIs(t *testing.T) {
 		err   error
 		want  string
 	}{
-		{informer.Event[informer.AnyObject]{Type: informer.EventAdded, New: node, Merged: true}, nil,
-			"0s-0s informer.handle.added informer.object.key=n informer.event.type=added informer.event.origin=watch informer.event.merged=true"},
+		{informer.Event[informer.AnyObject]{Type: informer.EventAdded, New: node, Merged: true, From: &informer.Cluster{Name: "east"}}, nil,
+			"0s-0s informer.handle.added informer.object.key=east|n informer.event.type=added informer.event.origin=watch informer.event.merged=true"},
 		{informer.Event[informer.AnyObject]{Type: informer.EventAdded, Origin: informer.OriginRelist, New: node}, busy,
 			"0s-0s informer.handle.added informer.object.key=n informer.event.type=added informer.event.origin=relist informer.event.merged=false" + failed(0, "*errors.errorString", "the mail server is busy")},
 		{informer.Event[informer.AnyObject]{Type: informer.EventUpdated, Origin: informer.OriginRelist, Old: object("a", "1"), New: object("a", "2")}, busy,

@@ -1,0 +1,40 @@
+package prometheus
+
+import (
+	prom "github.com/prometheus/client_golang/prometheus"
+
+	"github.com/customcacheinformer/informer"
+)
+
+const (
+	// shownClusters is how many clusters of an informer have a series of their own, so that a fleet does not fill the server
+	// of the metrics.
+	shownClusters = 100
+	// otherClusters is the label of the rest. The label is not "cluster", which many programs give all of their metrics. A cluster of that name belongs to it.
+	otherClusters = "other"
+)
+
+var clusterUnread = prom.NewDesc("informer_cluster_unread",
+	"1 if the cluster has not been listed, or cannot be read now; for the label other, how many of the clusters after the first 100 are so.",
+	[]string{"informer", "source_cluster"}, nil)
+
+func collectClusters(ch chan<- prom.Metric, all []*informer.Health, name string) {
+	counts, order := map[string]float64{}, []string{}
+	for _, h := range all {
+		for _, c := range h.Clusters {
+			cluster := label(c.Cluster)
+			if _, known := counts[cluster]; !known {
+				if len(order) >= shownClusters {
+					cluster = otherClusters
+				}
+				if _, known := counts[cluster]; !known {
+					order = append(order, cluster)
+				}
+			}
+			counts[cluster] += flag(unread(c))
+		}
+	}
+	for _, cluster := range order {
+		ch <- prom.MustNewConstMetric(clusterUnread, prom.GaugeValue, counts[cluster], name, cluster)
+	}
+}

@@ -1,0 +1,40 @@
+package prometheus_test
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus/testutil"
+
+	"github.com/customcacheinformer/informer"
+)
+
+// The first 100 clusters have series of their own. The others are counted together, with one that is named like their label.
+func TestTheFirstClustersHaveSeries(t *testing.T) {
+	h := informer.Health{Name: "i", Clusters: []informer.SourceHealth{{Cluster: "east"}, {Cluster: "other"}, {Cluster: "odd\xff", Synced: true}}}
+	for n := range 200 {
+		h.Clusters = append(h.Clusters, informer.SourceHealth{Cluster: fmt.Sprint("more-", n), Synced: n%2 == 0})
+	}
+	m := fixed(h)
+	if n := testutil.CollectAndCount(m, "informer_cluster_unread"); n != 100 {
+		t.Errorf("%d series", n)
+	}
+	families, err := registered(m).Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := map[string]float64{}
+	for _, f := range families {
+		if f.GetName() == "informer_cluster_unread" {
+			for _, one := range f.GetMetric() {
+				got[one.GetLabel()[1].GetValue()] = one.GetGauge().GetValue()
+			}
+		}
+	}
+	// 97 of the others have series. Of the rest, those with odd numbers from 97 to 199 are unread, and so is the cluster named other.
+	for cluster, want := range map[string]float64{"east": 1, "odd\uFFFD": 0, "more-1": 1, "more-96": 0, "other": 53} {
+		if got[cluster] != want {
+			t.Errorf("%s: %v, want %v", cluster, got[cluster], want)
+		}
+	}
+}
