@@ -320,6 +320,13 @@ func (c *Clusters[T]) Engaged() []string {
 	return names
 }
 
+// SyncedIn reports whether the first list of a cluster is in the store, so that an object which Get of [Clusters.In] does not
+// find does not exist there. It does not block. For a cluster that is not engaged, it returns false.
+func (c *Clusters[T]) SyncedIn(cluster string) bool {
+	s, ok := c.scope(cluster)
+	return ok && s.listed.Load()
+}
+
 // WaitForSyncIn blocks until the first list of a cluster is in the store. It returns nil at once if it is, a *SyncError if ctx or the
 // informer ends first, and an error that wraps [ErrNotEngaged] if the cluster is not engaged or leaves. It may be called before Run, but
 // not in a watcher's callback.

@@ -2,12 +2,9 @@ package enqueue
 
 import (
 	"errors"
-	"slices"
 	"sync/atomic"
 
 	"k8s.io/apimachinery/pkg/types"
-
-	"github.com/customcacheinformer/informer"
 )
 
 // errScope is in the error that reports a key that no object of a controller's For can have, see Owns.
@@ -37,12 +34,4 @@ func (s *scope) excludes(key any) bool {
 	}
 	namespaced, clusterScoped := s.namespaced.Load(), s.clusterScoped.Load()
 	return ok && namespaced != clusterScoped && namespaced == (name.Namespace == "")
-}
-
-// engaged reports whether an informer of the controller reads the cluster of key. It returns true for a key without a cluster.
-func (c *Controller[K]) engaged(key K) bool {
-	in, ok := any(key).(Key)
-	return !ok || slices.ContainsFunc(c.inputs, func(of input[K]) bool {
-		return slices.ContainsFunc(of.cache.Versions(), func(v informer.SourceVersions) bool { return v.Cluster == in.Cluster })
-	})
 }

@@ -176,6 +176,14 @@ type input[K comparable] struct {
 	replay func(wanted func(K) bool) (replay, error)
 }
 
+// engaged reports whether an informer of the controller reads the cluster of key. It returns true for a key without a cluster.
+func (c *Controller[K]) engaged(key K) bool {
+	in, ok := any(key).(Key)
+	return !ok || slices.ContainsFunc(c.inputs, func(of input[K]) bool {
+		return slices.ContainsFunc(of.cache.Versions(), func(v informer.SourceVersions) bool { return v.Cluster == in.Cluster })
+	})
+}
+
 // feed is the watcher of a source. It leads events to the controller.
 type feed[T informer.Object, K comparable] struct {
 	controller *Controller[K]

@@ -79,11 +79,20 @@ func TestClustersComeAndGo(t *testing.T) {
 		synctest.Wait()
 		w.check([]string{"east"}, v, crew, late)
 		check(t, "deletes", v.take(), []string{"left deleted west|x", "left deleted west|z"})
+		if !w.SyncedIn("east") || w.SyncedIn("west") {
+			t.Error("SyncedIn")
+		}
 		if _, _, err := w.In("west").Get(key("x")); !errors.Is(err, informer.ErrNotEngaged) || !errors.Is(err, informer.ErrPermanent) {
 			t.Errorf("Get: %v", err)
 		}
 		w.engage("west")
+		if w.SyncedIn("west") {
+			t.Error("west is synced before its list")
+		}
 		time.Sleep(time.Second)
+		if !w.SyncedIn("west") {
+			t.Error("west is not synced after its list")
+		}
 		w.check([]string{"east", "west"}, v, crew, late)
 
 		for _, watcher := range []*views{v, crew, late} {

@@ -105,6 +105,8 @@ func TestEachNumberWorksAtItsExtremesOrIsRefused(t *testing.T) {
 		"informer.ClientGo.NewSharedIndexInformer().SetWatchErrorHandler":         theirs,
 		"informer.CustomCacheInformer.SharedIndexInformer().SetWatchErrorHandler": theirs,
 		"clusters.Follow(source)(config).":                                        "a part of a kubeconfig, or a default of client-go",
+		"clusters.NewClients(connect)(config).":                                   "a part of a kubeconfig, or a default of client-go",
+		"clusters.Clients.":                                                       "the provider sets it",
 		"informer.Clusters.SharedIndexInformer().":                                "it panics",
 	}}, "../../...")
 }
