@@ -407,12 +407,12 @@ func (r *roster) begin(ctx context.Context, set func() []*scope) {
 
 // change ends the sources that are gone, and starts those that have come.
 func (r *roster) change(come, gone []*scope, running bool) {
-	if r.ctx != nil && len(come)+len(gone) > 0 {
-		message := "The informer reads other namespaces"
-		if r.clusters {
-			message = "The informer reads other clusters"
-		}
-		klog.FromContext(r.ctx).V(2).Info(message, "added", someOf(come), "removed", someOf(gone))
+	switch {
+	case r.ctx == nil || len(come)+len(gone) == 0:
+	case r.clusters:
+		klog.FromContext(r.ctx).V(2).Info("The informer reads other clusters", "added", someOf(come), "removed", someOf(gone))
+	default:
+		klog.FromContext(r.ctx).V(2).Info("The informer reads other namespaces", "added", someOf(come), "removed", someOf(gone))
 	}
 	maps.DeleteFunc(r.last, func(_ string, s *scope) bool { return channel.Closed(s.left) })
 	for _, s := range gone {
