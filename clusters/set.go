@@ -124,11 +124,16 @@ func (s *set) settle() {
 	}
 }
 
-// call brings each follower from the setting that it has to the current one.
+// call brings each follower from the setting that it has to the current one. A cluster leaves in the reverse order, so that the first
+// follower has it as long as any other.
 func (s *set) call(name string, c *cluster) error {
 	var errs []error
-	for i, follower := range s.followers {
+	for i := range s.followers {
+		if c.current == nil {
+			i = len(s.followers) - 1 - i
+		}
 		var err error
+		follower := s.followers[i]
 		switch now, has := c.current, c.given[i]; {
 		case now == has:
 		case now == nil:

@@ -37,7 +37,9 @@ type sharded[K comparable] struct {
 	// replays has those that may not have removed themselves, because a mapper fails.
 	replays []replay
 	ended   bool
-	cut     map[string]time.Time // by source, of those of clusters: since when it has not been connected
+	// These are by source, of those of clusters.
+	cut    map[string]time.Time // since when it has not been connected
+	behind map[string]time.Time // since when a bucket has waited for a version of it
 
 	asking  sync.Mutex // protects answers, and is held during requests
 	answers map[string]answer
@@ -53,7 +55,7 @@ type answer struct {
 // that a bucket waits before it asks.
 const recent = 5 * time.Second
 
-// outOfReach is how long a cluster may be cut off until no bucket waits for it any more. The buckets have keys of all
+// outOfReach is how long a cluster may be cut off or behind until no bucket waits for it any more. The buckets have keys of all
 // clusters, and calls for those of this one fail in any replica that cannot reach it.
 const outOfReach = 30 * time.Second
 
@@ -95,7 +97,7 @@ func (c *Controller[K]) divide() error {
 	if t := reflect.TypeFor[K](); c.set.ByNamespace() && t != reflect.TypeFor[types.NamespacedName]() {
 		return fmt.Errorf("Options.Shards divides by namespace, which keys of type %v do not allow: they must be NamespacedNames", t)
 	}
-	c.shard = &sharded[K]{controller: c, set: c.set, told: map[string]string{}, answers: map[string]answer{}, cut: map[string]time.Time{}}
+	c.shard = &sharded[K]{controller: c, set: c.set, told: map[string]string{}, answers: map[string]answer{}, cut: map[string]time.Time{}, behind: map[string]time.Time{}}
 	return nil
 }
 
@@ -126,13 +128,16 @@ func (s *sharded[K]) eachCache(f func(name string, of cache, v informer.SourceVe
 	}
 }
 
-// eachInReach is eachCache without the clusters that this replica has not reached for long.
+// eachInReach is eachCache without the clusters that this replica has not reached, or that have been behind, for long.
 func (s *sharded[K]) eachInReach(f func(name string, of cache, v informer.SourceVersions)) {
 	s.eachCache(func(name string, of cache, v informer.SourceVersions) {
 		s.mu.Lock()
 		since, cut := s.cut[name]
+		late, behind := s.behind[name]
 		s.mu.Unlock()
-		if !cut || v.Watching > 0 || time.Since(since) < outOfReach {
+		cut = cut && v.Watching == 0 && time.Since(since) >= outOfReach
+		behind = behind && time.Since(late) >= outOfReach
+		if !cut && !behind {
 			f(name, of, v)
 		}
 	})
@@ -170,50 +175,81 @@ func (s *sharded[K]) Seen() sharding.Versions {
 	return seen
 }
 
-// CatchUp waits until the informers have these versions.
+// CatchUp waits until the informers have these versions. It waits for all sources at once, and for a cluster for at most outOfReach.
 func (s *sharded[K]) CatchUp(ctx context.Context, seen sharding.Versions) error {
+	var waits sync.WaitGroup
+	var mu sync.Mutex
 	var errs []error
 	s.eachInReach(func(name string, of cache, v informer.SourceVersions) {
 		version := seen[name]
-		if _, err := resourceversion.CompareResourceVersion(version, version); err != nil || len(errs) > 0 {
-			return // there is none, or nothing can be compared
+		if _, err := resourceversion.CompareResourceVersion(version, version); err != nil || notAfter(version, v.ResourceVersion) {
+			return // there is none, nothing can be compared, or it is there
 		}
-		if err := waitForVersion(ctx, of, v, version); err != nil {
+		waits.Go(func() {
+			err := waitForVersion(ctx, of, v, version)
+			if v.Cluster != "" {
+				s.note(name, err != nil)
+			}
+			mu.Lock()
+			defer mu.Unlock()
 			errs = append(errs, err)
-		}
+		})
 	})
+	waits.Wait()
 	return errors.Join(errs...)
+}
+
+// note notes whether a cluster is behind.
+func (s *sharded[K]) note(name string, behind bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !behind {
+		delete(s.behind, name)
+	} else if s.behind[name].IsZero() {
+		s.behind[name] = time.Now()
+	}
 }
 
 func (s *sharded[K]) Missing(ctx context.Context, seen sharding.Versions) sharding.Versions {
 	s.asking.Lock()
 	defer s.asking.Unlock()
+	var asks sync.WaitGroup
+	var mu sync.Mutex
 	missing := sharding.Versions{}
 	s.eachInReach(func(name string, of cache, v informer.SourceVersions) {
-		if seen[name] == "" {
+		if seen[name] == "" || notAfter(seen[name], v.ResourceVersion) {
 			return
 		}
 		now := s.answers[name]
-		if time.Since(now.at) > recent {
-			version, err := serverVersion(ctx, of, v)
-			if err != nil {
-				version = "" // Health of the informer shows why
+		asks.Go(func() {
+			if time.Since(now.at) > recent {
+				version, err := serverVersion(ctx, of, v)
+				if err != nil {
+					version = "" // Health of the informer shows why
+				}
+				now = answer{version, time.Now()}
 			}
-			now = answer{version, time.Now()}
+			mu.Lock()
+			defer mu.Unlock()
 			s.answers[name] = now
-		}
-		if !notAfter(seen[name], now.version) && notAfter(now.version, seen[name]) {
-			missing[name] = now.version
-		}
+			if !notAfter(seen[name], now.version) && notAfter(now.version, seen[name]) {
+				missing[name] = now.version
+			}
+		})
 	})
+	asks.Wait()
 	return missing
 }
 
 // Fresh waits until all watches have been open for some time.
 func (s *sharded[K]) Fresh(ctx context.Context, d time.Duration) error {
-	for {
+	for begun := time.Now(); ; {
 		var left time.Duration
-		s.eachInReach(func(_ string, _ cache, v informer.SourceVersions) { left = max(left, d-v.Watching) })
+		s.eachInReach(func(_ string, _ cache, v informer.SourceVersions) {
+			if v.Cluster == "" || time.Since(begun) < outOfReach {
+				left = max(left, d-v.Watching)
+			}
+		})
 		if left <= 0 {
 			return nil
 		}

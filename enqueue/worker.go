@@ -245,7 +245,7 @@ func (w *worker[K]) fail(ctx context.Context, key K, err error) {
 		w.state.cancelled(key) // which is no failure
 		return
 	}
-	permanent, stopping := isPermanent(err), w.queue.ShuttingDown()
+	permanent, stopping := isPermanent(key, err), w.queue.ShuttingDown()
 	e := &Error{Name: w.opts.Name, Key: key, Err: err}
 	e.Failures, e.GaveUp = w.state.failure(key, err, permanent, func(failures int) bool {
 		return permanent || stopping || w.opts.MaxAttempts > 0 && failures >= w.opts.MaxAttempts
@@ -260,10 +260,11 @@ func (w *worker[K]) fail(ctx context.Context, key K, err error) {
 	}
 }
 
-// isPermanent reports whether no other attempt may succeed before an event. An informer that does not read the cluster yet
-// may read it soon, although ErrNotEngaged is permanent for a watcher.
-func isPermanent(err error) bool {
-	return errors.Is(err, informer.ErrPermanent) && !errors.Is(err, informer.ErrNotEngaged)
+// isPermanent reports whether no other attempt may succeed before an event. An informer that does not read the cluster of key yet
+// may read it soon, although ErrNotEngaged is permanent otherwise.
+func isPermanent(key any, err error) bool {
+	_, in := key.(Key)
+	return errors.Is(err, informer.ErrPermanent) && !(in && errors.Is(err, informer.ErrNotEngaged))
 }
 
 func report(ctx context.Context, err error) { membership.Report(ctx, err, logError) }
