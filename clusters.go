@@ -13,6 +13,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/cache"
@@ -50,6 +51,9 @@ type ClusterSource struct {
 	// UID is the same for two sources if they read the same cluster, such as the UID of the namespace kube-system. It is ""
 	// if it is not known. [Clusters.Replace] needs it, and so does a start over Options.Durable: without it, each start lists.
 	UID types.UID
+	// TweakListOptions changes the options of each list and each watch of this cluster, after Options.TweakListOptions. It
+	// must not block. Defaults to no change.
+	TweakListOptions func(*metav1.ListOptions)
 }
 
 // defaultSyncWait is the default of ClusterOptions.SyncWait.
@@ -221,6 +225,32 @@ func (c *Clusters[T]) Replace(name string, from ClusterSource) error {
 	return c.failed("Replace", name, err)
 }
 
+// Move reads an engaged cluster from a source that delivers the same objects in another form, such as another version of their API,
+// in which the resourceVersions are the same. It does not block. The source is listed, and the contents of the objects are compared: one
+// that differs comes as an update with OriginRelist, one that is equal causes no event, and one that the list lacks is deleted. Until the list
+// is complete, the store has the objects in the form in which they came last.
+//
+// The cluster keeps the UID with which it was engaged, so from.UID does not count. Over Options.Durable, that UID should differ from one start
+// to the next if the form may: then each start lists. Move returns an error in the cases in which Replace does.
+func (c *Clusters[T]) Move(name string, from ClusterSource) error {
+	s, err := c.scopeFor(name, from)
+	if err != nil {
+		return c.failed("Move", name, err)
+	}
+	c.roster.mu.Lock()
+	defer c.roster.mu.Unlock()
+	old, ok := c.scope(name)
+	switch {
+	case channel.Closed(c.stopped):
+		err = ErrStopped
+	case !ok:
+		err = ErrNotEngaged
+	default:
+		old.wire.Move(s.wire)
+	}
+	return c.failed("Move", name, err)
+}
+
 // read reads a cluster as s from now on. If old reads the same cluster, it goes on with the source of s. The caller holds roster.mu.
 func (c *Clusters[T]) read(name string, old, s *scope) error {
 	switch {
@@ -246,9 +276,20 @@ func (c *Clusters[T]) scopeFor(name string, from ClusterSource) (*scope, error) 
 	if _, ok := from.Source.(source.Divided); ok {
 		return nil, errors.New("a divided source cannot be one of several")
 	}
-	s := c.newScope(resource{region: region{cluster: &Cluster{name}}, lw: from.Source})
+	s := c.newScope(resource{region: region{cluster: &Cluster{name}}, lw: from.Source, tweak: from.TweakListOptions})
 	s.uid = from.UID
 	return s, nil
+}
+
+// tweaking returns the function that changes the options of each request, of which all is for all sources.
+func (r resource) tweaking(all func(*metav1.ListOptions)) func(*metav1.ListOptions) {
+	return func(opts *metav1.ListOptions) {
+		for _, tweak := range []func(*metav1.ListOptions){all, r.tweak} {
+			if tweak != nil {
+				tweak(opts)
+			}
+		}
+	}
 }
 
 // become replaces the source of a cluster, which either side may lack. The caller holds roster.mu.

@@ -116,8 +116,8 @@ type listing struct {
 	end      context.CancelFunc
 }
 
-// Replace takes a whole list. wentBack says that the server has gone back in time.
-func (in *sink[T]) Replace(list []any, version string, wentBack bool) {
+// Replace takes a whole list. doubtful says that versions may mean something else than they did.
+func (in *sink[T]) Replace(list []any, version string, doubtful bool) {
 	if in.has() != nil {
 		list = slices.DeleteFunc(slices.Clone(list), in.foreign)
 	}
@@ -128,7 +128,7 @@ func (in *sink[T]) Replace(list []any, version string, wentBack bool) {
 			in.note(keys, obj)
 		}
 	}
-	in.begin(wentBack, true, keys, version)
+	in.begin(doubtful, true, keys, version)
 	if in.durable {
 		list = in.inKeyOrder(list)
 	}

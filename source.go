@@ -59,8 +59,7 @@ type UntypedClient[L runtime.Object] interface {
 //   - Their objects have no resourceVersions, only their lists do, so WaitForVersion and
 //     ResourceVersion are of no use.
 //   - A delete between the LIST and the WATCH is lost.
-//   - A fake's watch holds 100 events. A writer that makes more changes without letting other
-//     goroutines run may panic inside the fake.
+//   - A fake's watch holds 100 events. A writer that makes more without a pause may panic inside the fake.
 //
 // Package informertest has a source without these limits.
 func ListWatch[L runtime.Object](client UntypedClient[L]) cache.ListerWatcher {
@@ -250,6 +249,7 @@ type resource struct {
 	lw      cache.ListerWatcher
 	framing framing.Type // of the objects, if lw delivers them as they come from the server
 	omit    *framing.Omission
+	tweak   func(*metav1.ListOptions) // of a cluster, or nil
 }
 
 // tapped returns the type of the objects that are taken off the bodies of the answers.

@@ -79,7 +79,8 @@ func (f *feed) Replace(list []any, version string) error {
 	if version == "" && !f.reading.versionless.Load() {
 		f.reading.callbacks.Failed(f.ctx, &Failure{Op: "list", Err: errVersionless})
 	}
-	wentBack := f.wentBack(version)
+	doubtful := f.wentBack(version)
+	doubtful = f.reading.moved.Swap(false) || doubtful
 	f.reading.answers.listed, f.reading.blind = version, false
 	f.reading.versionless.Store(version == "")
 	if !f.reading.parts.end(f.sink, version) {
@@ -87,7 +88,7 @@ func (f *feed) Replace(list []any, version string) error {
 		if len(list) > 0 {
 			f.reading.answers.notice(list[0])
 		}
-		f.sink.Replace(list, version, wentBack)
+		f.sink.Replace(list, version, doubtful)
 	}
 	f.ordered = !isAnyVersion(version)
 	return nil

@@ -362,7 +362,7 @@ func (f *forwarder) accepted() {
 func (f *forwarder) beginParts() {
 	f.reading.calls.rename("watch", ownWork)
 	defer f.reading.calls.rename(ownWork, "watch")
-	f.reading.parts.begin(f.reading.sink, "", f.reading.trust.is(wentBack))
+	f.reading.parts.begin(f.reading.sink, "", f.reading.doubtful())
 }
 
 // takePart gives an event of such a stream to the sink.

@@ -58,13 +58,13 @@ type Sink interface {
 	Delete(obj any, version string)
 	// Bookmark says that there are no changes up to version except those received.
 	Bookmark(version string)
-	// Replace receives a complete list. wentBack says that the server has lost changes that
-	// it has shown before: versions may mean something else than they did.
-	Replace(list []any, version string, wentBack bool)
+	// Replace receives a complete list. doubtful says that versions may mean something else than they did: the server has
+	// lost changes that it has shown before, or the objects come in another form.
+	Replace(list []any, version string, doubtful bool)
 	// Begin announces a list that comes in parts. Each later call of Upsert and Delete, with
 	// version "", is about an object of this list, until End, which says that the list is
-	// complete, or until the next Begin or Replace: then the list was given up. doubtful says
-	// that the server has gone back in time, as wentBack of Replace.
+	// complete, or until the next Begin or Replace: then the list was given up. doubtful is
+	// that of Replace.
 	Begin(doubtful bool)
 	End(version string)
 	// Resumed says that the watch goes on from the version given to Run. Nothing was received

@@ -28,6 +28,8 @@ type reading struct {
 	// streamless says that a stream of the first state did not end; from then on, the source
 	// lists.
 	streamless atomic.Bool
+	// moved is set until a list is complete, because the same versions may stand for other contents than before.
+	moved atomic.Bool
 	// reached is the version of the last list, or of the last event after it that has one. At
 	// first it is the version given to Run. It belongs to the reflector's goroutine.
 	reached string
@@ -47,6 +49,9 @@ func newReading(ctx context.Context, c *connection, opts Options, sink Sink, ver
 	}
 	return r
 }
+
+// doubtful reports whether the versions of the next list may stand for other contents than they did.
+func (r *reading) doubtful() bool { return r.trust.is(wentBack) || r.moved.Load() }
 
 // failed notes that an operation has failed. It reports err unless an error of that kind was
 // reported since the operation last worked.

@@ -141,7 +141,7 @@ func (r *requests) takePage(ctx context.Context, page runtime.Object, first bool
 			if older(rest.ResourceVersion, r.reached) || older(rest.ResourceVersion, r.parts.last()) {
 				r.trust.state.Store(wentBack) // until a list is complete
 			}
-			r.parts.begin(r.sink, rest.ResourceVersion, r.trust.is(wentBack))
+			r.parts.begin(r.sink, rest.ResourceVersion, r.doubtful())
 		}
 		r.parts.take(func() {
 			for i, obj := range objs {

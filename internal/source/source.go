@@ -163,7 +163,7 @@ func (s *Source) Newest(ctx context.Context) (string, error) {
 	}
 	defer s.calls.leave("list")
 	opts := metav1.ListOptions{Limit: 1}
-	s.opts.Tweak(&opts)
+	r.opts.Tweak(&opts)
 	return versionOf(r.lister.ListWithContext(ctx, opts))
 }
 

@@ -312,14 +312,14 @@ func (p *play) Begin(doubtful bool) {
 }
 func (p *play) End(version string) { p.receive("end at %q", version) }
 
-func (p *play) Replace(list []any, version string, wentBack bool) {
+func (p *play) Replace(list []any, version string, doubtful bool) {
 	var names []string
 	for _, obj := range list {
 		names = append(names, nameOf(obj))
 	}
 	slices.Sort(names)
 	back := ""
-	if wentBack {
+	if doubtful {
 		back = ", went back"
 	}
 	p.receive("list [%s] at %q%s", strings.Join(names, " "), version, back)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"sync"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/customcacheinformer/informer/internal/framing"
@@ -15,19 +16,28 @@ type Wire struct {
 	mu      sync.Mutex // protects the rest
 	lister  cache.ListerWatcher
 	framing framing.Type
+	tweak   func(*metav1.ListOptions)
+	moved   bool               // the next use must list, and compare contents
 	end     context.CancelFunc // ends the use of lister; nil before the first
 }
 
-// NewWire returns a Wire with its first lister, nil if there is none yet, and the Options.Framing of that.
-func NewWire(lister cache.ListerWatcher, framing framing.Type) *Wire {
-	return &Wire{lister: lister, framing: framing}
+// NewWire returns a Wire with its first lister, nil if there is none yet, and with the Options.Framing and Options.Tweak of that.
+func NewWire(lister cache.ListerWatcher, framing framing.Type, tweak func(*metav1.ListOptions)) *Wire {
+	return &Wire{lister: lister, framing: framing, tweak: tweak}
 }
 
 // Set replaces the lister by that of another Wire. It does not block.
-func (w *Wire) Set(by *Wire) {
+func (w *Wire) Set(by *Wire) { w.become(by, false) }
+
+// Move is Set for a lister that delivers the same objects in another form. Their versions are the same, so a list follows, and the
+// contents of its objects are compared.
+func (w *Wire) Move(by *Wire) { w.become(by, true) }
+
+func (w *Wire) become(by *Wire, moved bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.lister, w.framing = by.lister, by.framing
+	w.lister, w.framing, w.tweak = by.lister, by.framing, by.tweak
+	w.moved = w.moved || moved
 	if w.end != nil {
 		w.end()
 	}
@@ -49,33 +59,53 @@ func (w *Wire) Loose() bool {
 	return w.lister == nil
 }
 
+// plug is a lister in use.
+type plug struct {
+	cache.ListerWatcher
+	framing framing.Type
+	tweak   func(*metav1.ListOptions)
+	moved   bool
+}
+
 // use returns the lister, and a ctx that ends when it is replaced.
-func (w *Wire) use(ctx context.Context) (context.Context, cache.ListerWatcher, framing.Type) {
+func (w *Wire) use(ctx context.Context) (context.Context, plug) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.end != nil {
 		w.end()
 	}
 	ctx, w.end = context.WithCancel(ctx)
-	return ctx, w.lister, w.framing
+	defer func() { w.moved = false }()
+	return ctx, plug{w.lister, w.framing, w.tweak, w.moved}
 }
 
 // RunOver reads the resource as Run does, over a wire. When the lister is replaced, it continues at the version that it has reached,
 // or with a list if one was under way: another watch from before that list could lead back in time. RunOver uses neither the
-// lister of New nor its Options.Framing. giveUp has the sink end a list that comes in, and reports whether there is one.
+// lister of New nor its Options.Framing and Options.Tweak. giveUp has the sink end a list that comes in, and reports whether there is one.
 func (s *Source) RunOver(ctx context.Context, sink Sink, wire *Wire, version string, giveUp func() (underWay bool)) {
+	moved := false
 	for ctx.Err() == nil {
-		turn, lister, framing := wire.use(ctx)
-		if lister == nil {
+		turn, plug := wire.use(ctx)
+		moved = moved || plug.moved
+		if plug.ListerWatcher == nil {
 			<-turn.Done()
 			continue
 		}
 		opts := s.opts
-		opts.Framing = framing
-		r := newReading(turn, &s.connection, opts, sink, version)
-		s.read(turn, newRequests(r, lister))
+		opts.Framing, opts.Tweak = plug.framing, plug.tweak
+		resume := version
+		if moved {
+			resume = ""
+		}
+		r := newReading(turn, &s.connection, opts, sink, resume)
+		if moved { // the list must not be older than what is known
+			r.moved.Store(true)
+			r.reached, r.answers.listed, r.parts.behind = version, version, version != ""
+		}
+		s.read(turn, newRequests(r, plug.ListerWatcher))
 		s.close()
 		s.calls.open()
+		moved = r.moved.Load() // its list was not complete
 		if version = r.reached; giveUp() {
 			version = ""
 		}

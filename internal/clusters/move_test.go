@@ -1,0 +1,130 @@
+package clusters_test
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/watch"
+
+	"github.com/customcacheinformer/informer"
+	"github.com/customcacheinformer/informer/internal/testkit"
+)
+
+// form delivers the objects of a source in another form, with the same resourceVersions: with an annotation, unless an object is plain.
+type form struct {
+	*source
+	name   string
+	broken func() error // of the next list or watch, nil for none
+}
+
+func (f form) as(obj runtime.Object) runtime.Object {
+	if cm, ok := obj.(*corev1.ConfigMap); ok && cm.Data["value"] != "plain" {
+		cm = cm.DeepCopy()
+		cm.Annotations = map[string]string{"form": f.name}
+		return cm
+	}
+	return obj
+}
+
+func (f form) ListWithContext(ctx context.Context, opts metav1.ListOptions) (runtime.Object, error) {
+	if f.broken != nil {
+		if err := f.broken(); err != nil {
+			return nil, err
+		}
+	}
+	list, err := f.source.ListWithContext(ctx, opts)
+	if err != nil {
+		return nil, err
+	}
+	objs, err := meta.ExtractList(list)
+	for i := range objs {
+		objs[i] = f.as(objs[i])
+	}
+	return list, errors.Join(err, meta.SetList(list, objs))
+}
+
+func (f form) WatchWithContext(ctx context.Context, opts metav1.ListOptions) (watch.Interface, error) {
+	if f.broken != nil {
+		if err := f.broken(); err != nil {
+			return nil, err
+		}
+	}
+	w, err := f.source.WatchWithContext(ctx, opts)
+	if err != nil {
+		return nil, err
+	}
+	return watch.Filter(w, func(e watch.Event) (watch.Event, bool) {
+		if e.Type != watch.Bookmark {
+			e.Object = f.as(e.Object)
+		}
+		return e, true
+	}), nil
+}
+
+func TestAMoveComparesTheContents(t *testing.T) {
+	each(t, func(t *testing.T, opts options) {
+		opts.ErrorHandler = testkit.Ignore
+		w := newWorld(t, opts)
+		v := w.watch(informer.WatcherOptions{})
+		east := w.cluster("east", testkit.Object("a", "1"), testkit.Object("b", "1"), testkit.Object("same", "plain"), testkit.Object("gone", "1"))
+		w.engage("west", testkit.Object("x", "1"))
+		from := func(name string, broken func() error) informer.ClusterSource {
+			return informer.ClusterSource{Source: form{east, name, broken}, UID: "1"}
+		}
+		if err := w.Move("east", from("v1", nil)); !errors.Is(err, informer.ErrNotEngaged) {
+			t.Errorf("Move before Engage: %v", err)
+		}
+		if err := w.Engage("east", from("v1", nil)); err != nil {
+			t.Fatal(err)
+		}
+		testkit.Start(t, w.CustomCacheInformer)
+		time.Sleep(time.Second)
+		w.check([]string{"east", "west"}, v)
+		v.take()
+
+		// The source of the new form fails at first. Until it works, nothing changes.
+		var works atomic.Bool
+		broken := func() error {
+			if !works.Load() {
+				return errors.New("the webhook fails")
+			}
+			return nil
+		}
+		if err := w.Move("east", from("v2", broken)); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Second)
+		check(t, "events of a source that fails", len(v.take()), 0)
+		if _, err := east.Delete(key("gone")); err != nil {
+			t.Fatal(err)
+		}
+		works.Store(true)
+		time.Sleep(2 * time.Minute)
+		w.check([]string{"east", "west"}, v)
+		told := v.take()
+		slices.Sort(told)
+		check(t, "events of the move", told, []string{"relist deleted east|gone", "relist updated east|a", "relist updated east|b"})
+		objs, err := w.In("east").List("", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, obj := range objs {
+			if got := obj.Annotations["form"]; obj.Name != "same" && got != "v2" {
+				t.Errorf("%s has the form %q", obj.Name, got)
+			}
+		}
+		// The watch goes on in the new form, and a later list takes equal versions for equal contents again.
+		east.Apply(testkit.Object("a", "2"))
+		time.Sleep(time.Second)
+		w.check([]string{"east", "west"}, v)
+		check(t, "events after the move", v.take(), []string{"watch updated east|a"})
+	})
+}
