@@ -1,0 +1,263 @@
+package kinds
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/version"
+)
+
+// definition is what counts of a CRD.
+type definition struct {
+	name, uid   string
+	offer       Offer
+	established bool
+	reason      string // why the kind is not established, or its names are not accepted
+	terminating bool
+}
+
+// service is what counts of an APIService with a server of its own.
+type service struct {
+	group  string
+	reason string // why the server is not available, "" if it is
+}
+
+// tombTime is how long discovery may show a kind whose CRD or APIService is gone.
+const tombTime = 10 * time.Minute
+
+// catalog is what is known of the kinds of the server. It owns no goroutine, and its user locks it.
+type catalog struct {
+	listed  bool                        // the set may list CRDs, and all of them have come
+	blind   bool                        // the CRDs cannot be listed, so discovery decides
+	asked   bool                        // discovery has worked once
+	found   map[schema.GroupKind]*Offer // by discovery
+	groups  map[string]bool             // in the last discovery
+	broken  map[string]error            // the groups for which the last discovery was not complete
+	failure error                       // of the whole last discovery
+
+	crds     map[string]*definition             // by name
+	byKind   map[schema.GroupKind][]*definition // more than one if their names conflict
+	services map[string]service                 // by name
+	tombs    map[string]time.Time               // CRDs, and groups of APIServices, that are gone
+}
+
+func newCatalog() catalog {
+	return catalog{
+		found: map[schema.GroupKind]*Offer{}, groups: map[string]bool{}, broken: map[string]error{}, crds: map[string]*definition{},
+		byKind: map[schema.GroupKind][]*definition{}, services: map[string]service{}, tombs: map[string]time.Time{},
+	}
+}
+
+// put takes a CRD, and returns the kinds about which it has something new.
+func (c *catalog) put(d *definition) (kinds []schema.GroupKind) {
+	kinds = c.remove(d.name)
+	delete(c.tombs, d.name)
+	c.crds[d.name] = d
+	of := schema.GroupKind{Group: d.offer.Group, Kind: d.offer.Kind}
+	c.byKind[of] = append(c.byKind[of], d)
+	// The one that the server serves comes first.
+	slices.SortFunc(c.byKind[of], func(a, b *definition) int {
+		if a.established != b.established && a.established {
+			return -1
+		} else if a.established != b.established {
+			return 1
+		}
+		return strings.Compare(a.name, b.name)
+	})
+	return append(kinds, of)
+}
+
+// remove takes the name of a CRD that is gone, and returns its kind.
+func (c *catalog) remove(name string) []schema.GroupKind {
+	d := c.crds[name]
+	if d == nil {
+		return nil
+	}
+	delete(c.crds, name)
+	c.bury(name)
+	of := schema.GroupKind{Group: d.offer.Group, Kind: d.offer.Kind}
+	if c.byKind[of] = slices.DeleteFunc(c.byKind[of], func(o *definition) bool { return o == d }); len(c.byKind[of]) == 0 {
+		delete(c.byKind, of)
+	}
+	return []schema.GroupKind{of}
+}
+
+func (c *catalog) bury(name string) {
+	maps.DeleteFunc(c.tombs, func(_ string, at time.Time) bool { return time.Since(at) > tombTime })
+	c.tombs[name] = time.Now()
+}
+
+// putService takes an APIService with a server of its own.
+func (c *catalog) putService(name string, s service) {
+	delete(c.tombs, s.group)
+	c.services[name] = s
+}
+
+// removeService takes the name of an APIService that is gone.
+func (c *catalog) removeService(name string) {
+	s, ok := c.services[name]
+	if !ok {
+		return
+	}
+	delete(c.services, name)
+	if c.serviceOf(s.group) == "" {
+		c.bury(s.group)
+	}
+}
+
+// serviceOf returns the name of an APIService of a group, if possible of one that is not available, and "" if there is none.
+func (c *catalog) serviceOf(group string) (name string) {
+	for _, n := range slices.Sorted(maps.Keys(c.services)) {
+		if s := c.services[n]; s.group == group && (name == "" || s.reason != "") {
+			name = n
+		}
+	}
+	return name
+}
+
+// offers returns what the server offers.
+func (c *catalog) offers() map[schema.GroupKind]Offer {
+	all := map[schema.GroupKind]Offer{}
+	for of := range c.found {
+		all[of] = Offer{}
+	}
+	for of := range c.byKind {
+		all[of] = Offer{}
+	}
+	for of := range all {
+		if o, ok := c.offer(of); ok {
+			all[of] = o
+		} else {
+			delete(all, of)
+		}
+	}
+	return all
+}
+
+// offer returns what the server offers of a kind.
+func (c *catalog) offer(of schema.GroupKind) (Offer, bool) {
+	if d := c.defined(of); d != nil {
+		return d.offer, d.established && len(d.offer.Versions) > 0
+	}
+	if d := c.shown(of); d != nil {
+		return *d, true
+	}
+	return Offer{}, false
+}
+
+// defined returns the CRD of a kind, unless it is nil, or may be of another time.
+func (c *catalog) defined(of schema.GroupKind) *definition {
+	if ds := c.byKind[of]; len(ds) > 0 && !c.blind {
+		return ds[0]
+	}
+	return nil
+}
+
+// shown returns what discovery shows of a kind, unless a CRD decides about it. It is nil if discovery shows nothing.
+func (c *catalog) shown(of schema.GroupKind) *Offer {
+	d := c.found[of]
+	switch {
+	case d == nil || !c.listed && !c.blind:
+		return nil
+	case c.blind:
+		return d
+	}
+	crd := d.Resource + "." + of.Group
+	if _, buried := c.tombs[crd]; buried || c.crds[crd] != nil {
+		return nil
+	}
+	if _, buried := c.tombs[of.Group]; buried {
+		return nil
+	}
+	return d
+}
+
+// finding is what the catalog knows of a kind that a set wants.
+type finding struct {
+	place
+	served bool
+	gone   bool   // the objects of the kind are deleted
+	why    string // why the kind is not served, or will not be for long
+}
+
+// find looks for a kind. at is the place where it was read last, and misses how many discoveries in a row have not shown it.
+func (c *catalog) find(k Kind, at *place, misses int) finding {
+	of := k.GroupKind()
+	if d := c.defined(of); d != nil {
+		f := finding{why: d.reason}
+		switch {
+		case !d.established:
+			f.why = fmt.Sprintf("the CRD %s is not established: %s", d.name, f.why)
+			return f
+		case d.terminating:
+			f.why = fmt.Sprintf("the CRD %s is being deleted", d.name)
+		case f.why != "":
+			f.why = fmt.Sprintf("the names of the CRD %s are not accepted: %s", d.name, f.why)
+		}
+		return f.at(k, d.offer, place{uid: d.uid})
+	}
+	if d := c.shown(of); d != nil {
+		f := finding{}
+		if name := c.serviceOf(of.Group); name != "" && c.services[name].reason != "" {
+			f.why = fmt.Sprintf("the APIService %s is not available: %s", name, c.services[name].reason)
+		}
+		f = f.at(k, *d, place{})
+		if c.blind && at != nil {
+			f.uid = at.uid // nothing shows another one
+		}
+		return f
+	}
+	return c.missing(of, at, misses)
+}
+
+// missing returns the finding for a kind that is not there.
+func (c *catalog) missing(of schema.GroupKind, at *place, misses int) finding {
+	_, buried := c.tombs[of.Group]
+	switch failed := c.broken[of.Group]; {
+	case c.listed && !c.blind && at != nil && at.uid != "":
+		return finding{gone: true, why: "the CRD was deleted"}
+	case c.listed && !c.blind && at != nil && buried:
+		return finding{gone: true, why: "the APIServices of group " + of.Group + " were deleted"}
+	case !c.listed && !c.blind:
+		return finding{why: "the CRDs are not listed yet"}
+	case c.failure != nil:
+		return finding{why: fmt.Sprintf("discovery fails: %v", c.failure)}
+	case failed != nil:
+		return finding{why: fmt.Sprintf("discovery of group %s fails: %v", of.Group, failed)}
+	case !c.asked:
+		return finding{why: "discovery has not answered yet"}
+	}
+	f := finding{why: "the server does not offer the kind"}
+	// Another API server, which knows less yet, may have answered once.
+	f.gone = at != nil && misses >= 2 && (c.blind || !c.groups[of.Group])
+	return f
+}
+
+// at returns the finding with the place of a kind that is offered.
+func (f finding) at(k Kind, o Offer, p place) finding {
+	p.namespaced = o.Namespaced
+	p.resource = schema.GroupVersionResource{Group: k.Group, Version: k.Version, Resource: o.Resource}
+	switch {
+	case len(o.Versions) == 0:
+		f.why = "no version is served"
+		return f
+	case k.Version == "":
+		p.resource.Version = o.Versions[0]
+	case !slices.Contains(o.Versions, k.Version):
+		f.why = fmt.Sprintf("version %s is not served, but %s", k.Version, strings.Join(o.Versions, ", "))
+		return f
+	}
+	if k.Namespace != "" && !o.Namespaced {
+		f.why = "Kind.Namespace is set, but the kind has no namespaces"
+		return f
+	}
+	f.served, f.place = true, p
+	return f
+}
+
+// byPreference sorts versions as an API server does for CRDs: v2 before v1, and v1 before v1beta1.
+func byPreference(a, b string) int { return version.CompareKubeAwareVersionStrings(b, a) }

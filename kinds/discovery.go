@@ -1,0 +1,116 @@
+package kinds
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"slices"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/discovery"
+)
+
+// Discovery is a discovery client, such as clientset.Discovery(). If it has the method ServerGroupsAndResourcesWithContext, as the
+// client of client-go 0.37 has, a [Set] calls that one. Otherwise a Set cannot stop before a call returns, which takes 32 s at most.
+type Discovery interface {
+	ServerGroupsAndResources() ([]*metav1.APIGroup, []*metav1.APIResourceList, error)
+}
+
+func ask(ctx context.Context, d Discovery) ([]*metav1.APIGroup, []*metav1.APIResourceList, error) {
+	type withContext interface {
+		ServerGroupsAndResourcesWithContext(ctx context.Context) ([]*metav1.APIGroup, []*metav1.APIResourceList, error)
+	}
+	if d, ok := d.(withContext); ok {
+		return d.ServerGroupsAndResourcesWithContext(ctx)
+	}
+	return d.ServerGroupsAndResources()
+}
+
+// answer is an answer of discovery.
+type answer struct {
+	found  map[schema.GroupKind]*Offer
+	groups map[string]bool
+	broken map[string]error // groups that are not complete
+}
+
+// readAnswer returns what an answer shows, and an error if it shows nothing that counts.
+func readAnswer(groups []*metav1.APIGroup, lists []*metav1.APIResourceList, err error) (*answer, error) {
+	a := &answer{found: map[schema.GroupKind]*Offer{}, groups: map[string]bool{}, broken: map[string]error{}}
+	var partial *discovery.ErrGroupDiscoveryFailed
+	switch {
+	case errors.As(err, &partial):
+		for gv, err := range partial.Groups {
+			a.broken[gv.Group] = err
+		}
+	case err != nil:
+		return nil, err
+	}
+	rank := map[string]int{} // of a group and version; 0 if the group does not name it
+	for _, group := range groups {
+		a.groups[group.Name] = true
+		rank[group.PreferredVersion.GroupVersion] = len(group.Versions) + 1
+		for n, v := range group.Versions {
+			rank[v.GroupVersion] = max(rank[v.GroupVersion], len(group.Versions)-n)
+		}
+	}
+	delete(a.groups, "")
+	if len(a.groups)+len(a.broken) == 0 {
+		// client-go takes a 403 or a 404 for an answer without groups, and each server has some.
+		return nil, errors.New("the answer shows no group: discovery may be forbidden")
+	}
+	a.groups[""] = true
+	lists = slices.Clone(lists)
+	slices.SortStableFunc(lists, func(x, y *metav1.APIResourceList) int {
+		if order := rank[y.GroupVersion] - rank[x.GroupVersion]; order != 0 {
+			return order
+		}
+		return strings.Compare(x.GroupVersion, y.GroupVersion)
+	})
+	for _, list := range lists {
+		gv, err := schema.ParseGroupVersion(list.GroupVersion)
+		if err != nil {
+			continue
+		}
+		for _, r := range list.APIResources {
+			a.take(gv, r)
+		}
+	}
+	return a, nil
+}
+
+func (a *answer) take(gv schema.GroupVersion, r metav1.APIResource) {
+	verbs := []string(r.Verbs)
+	if strings.Contains(r.Name, "/") || !slices.Contains(verbs, "list") || !slices.Contains(verbs, "watch") {
+		return
+	}
+	of := schema.GroupKind{Group: gv.Group, Kind: r.Kind}
+	o := a.found[of]
+	if o == nil {
+		o = &Offer{Group: gv.Group, Kind: r.Kind, Resource: r.Name, Namespaced: r.Namespaced, Categories: r.Categories}
+		a.found[of] = o
+	}
+	if o.Resource == r.Name && !slices.Contains(o.Versions, gv.Version) {
+		o.Versions = append(o.Versions, gv.Version)
+	}
+}
+
+// learn takes an answer of discovery. Of a group that is not complete, all that was known stays.
+func (c *catalog) learn(a *answer) {
+	for of, o := range c.found {
+		if a.broken[of.Group] != nil && a.found[of] == nil {
+			a.found[of] = o
+		}
+	}
+	c.found, c.groups, c.broken, c.failure, c.asked = a.found, a.groups, a.broken, nil, true
+	maps.Copy(c.groups, keysOf(a.broken))
+}
+
+func keysOf(m map[string]error) map[string]bool {
+	keys := map[string]bool{}
+	for key := range m {
+		keys[key] = true
+	}
+	return keys
+}

@@ -1,0 +1,54 @@
+// Package kinds reads kinds that come and go while a program runs: those of CRDs, of aggregated APIs, and the built-in ones.
+//
+// A [Set] has one informer over all of its kinds, see [Set.Informer]. [Set.Acquire] adds a kind by its name, and Options.Wanted chooses
+// among all that the server offers. The set and its informer are members of an [informer.Group]:
+//
+//	set, err := kinds.NewMetadata(clients, kinds.Options[*metav1.PartialObjectMetadata]{
+//		Wanted: func(o kinds.Offer) bool { return slices.Contains(o.Categories, "managed") },
+//	})
+//	…
+//	err = errors.Join(group.Add(set.Informer()), group.Add(set))
+//	…
+//	lease, err := set.Acquire(kinds.Kind{Group: "apps", Kind: "Deployment"})
+//	…
+//	defer lease.Release()
+//
+// # One informer
+//
+// The informer of a set is one over many sources, an [informer.Clusters]. Each kind is a source, whose name is [Kind.String]. So a watcher
+// over all kinds has two goroutines, not two for each kind, and [informer.Event.Cluster] is the kind of an event. Package enqueue works
+// on it as on one over clusters: a key has the name of the kind in its Cluster, and [Set.Find] returns the resource of that. A [Lease] is the
+// Reader of its kind, and may have watchers of its own.
+//
+// # Guarantees
+//
+//  1. A kind is read from when it is served until it is gone or released. Until it is served, [KindHealth] has the reason why it is not.
+//  2. A kind delivers deletes if an object was deleted, or if the kind is gone: its CRD was deleted, is absent from a complete list of CRDs, or is
+//     another one of the same name; or all APIServices of its group were deleted. The last ones have [informer.OriginLeft].
+//  3. Any other trouble parks a kind: its objects stay, and the set tries again. This is so for a 403, a 404, a 410, a conversion webhook
+//     that fails, a list that expires, a discovery that fails for its group or as a whole, a CRD that is not established or whose names are not
+//     accepted, and an APIService that is not available. Such a kind delays no other.
+//  4. If another version is served or preferred, the kind moves: each object comes once, as an update with [informer.OriginRelist], though its UID
+//     and its resourceVersion are those of before. Metadata that is equal in both versions is no update. Kind.Version turns that off.
+//  5. The last release of a kind stops its source and drops its objects, without events. No call waits for that.
+//
+// While a CRD is being deleted, its kind is Parked, and its watch continues: the API server deletes the objects one by one.
+//
+// # How a set knows the kinds
+//
+// The set lists and watches CRDs and APIServices, and keeps a few strings of each. It asks for discovery once at the start, and again when an
+// APIService changes or a kind gets a 404. A program needs the verbs list and watch on both resources. Without them, or while the
+// CRDs cannot be listed for another reason, discovery decides: the set asks every 30 s, and after each 404 or 410 of a kind. Then a kind is gone when
+// two discoveries in a row do not show it, and both were complete for its group. The ErrorHandler gets that once, and Health has it.
+//
+// # Over a Durable
+//
+// Options.Informer may have a Durable. Each start lists each kind and compares the list with the stored objects, because they may be of another
+// version. A kind of which only the Durable knows stays until it is acquired, or until [informer.Clusters.DisengageStored].
+//
+// # The parts of the package
+//
+//   - kind.go names kinds. catalog.go knows what the server offers, from the CRDs and APIServices of sources.go and the answers of discovery.go.
+//   - set.go is the Set, and lease.go the use of a kind. follow.go brings the news to the catalog, and member.go brings each kind to the state
+//     that follows from it. health.go shows the states.
+package kinds

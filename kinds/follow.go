@@ -1,0 +1,210 @@
+package kinds
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/customcacheinformer/informer"
+	"github.com/customcacheinformer/informer/internal/channel"
+)
+
+const (
+	pollPause = 30 * time.Second // between two discoveries, while there is a reason for them
+	minPause  = 2 * time.Second  // after a discovery, whatever the reason for the next one is
+	crdWait   = 5 * time.Second  // how long the first discovery waits for the CRDs and the APIServices
+	firstWait = 30 * time.Second
+)
+
+func (s *Set[T]) putCRD(obj *unstructured.Unstructured) {
+	d := define(obj)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.settleLocked(s.catalog.put(d)...)
+}
+
+func (s *Set[T]) removeCRD(name string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.settleLocked(s.catalog.remove(name)...)
+}
+
+// putService takes an APIService. The kinds of its group may be others now, which only discovery shows.
+func (s *Set[T]) putService(obj *unstructured.Unstructured) {
+	of, own := serve(obj)
+	if !own {
+		s.removeService(obj.GetName())
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	before, had := s.catalog.services[obj.GetName()]
+	if s.catalog.putService(obj.GetName(), of); !had || before != of {
+		s.settleGroupLocked(of.group)
+		if s.catalog.asked {
+			s.ask()
+		}
+	}
+}
+
+func (s *Set[T]) removeService(name string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	of, had := s.catalog.services[name]
+	if s.catalog.removeService(name); had {
+		s.settleGroupLocked(of.group)
+		s.ask()
+	}
+}
+
+// settleGroupLocked settles the members of a group.
+func (s *Set[T]) settleGroupLocked(group string) {
+	for of := range s.byKind {
+		if of.Group == group {
+			s.settleLocked(of)
+		}
+	}
+}
+
+// settleAllLocked settles all members, and makes those that Wanted asks for.
+func (s *Set[T]) settleAllLocked() {
+	kinds := map[schema.GroupKind]bool{}
+	for of := range s.byKind {
+		kinds[of] = true
+	}
+	if s.wanted != nil {
+		for of := range s.catalog.offers() {
+			kinds[of] = true
+		}
+	}
+	for of := range kinds {
+		s.settleLocked(of)
+	}
+}
+
+// look notes whether the set may list the CRDs and the APIServices.
+func (s *Set[T]) look() {
+	failing, synced := s.crds.Health().SourceError, channel.Closed(s.crds.Synced())
+	forbidden := apierrors.IsForbidden(s.services.Health().SourceError)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	blind := apierrors.IsForbidden(failing) || !synced && failing != nil
+	listed := synced && !blind
+	changed := blind != s.catalog.blind || listed != s.catalog.listed
+	s.catalog.blind, s.catalog.listed, s.servicesForbidden = blind, listed, forbidden
+	if changed {
+		s.settleAllLocked()
+	}
+}
+
+// discover asks for discovery until ctx ends: once, and again when something may have changed that nothing else shows.
+func (s *Set[T]) discover(ctx context.Context) {
+	listed, reported := s.awaitSources(ctx), false
+	for first := true; ctx.Err() == nil; first = false {
+		s.look()
+		again, err := s.learn(ctx)
+		if ctx.Err() != nil {
+			return
+		}
+		if err != nil && !reported {
+			s.report(ctx, fmt.Errorf("kinds %s: discovery: %w", s.name, err))
+		}
+		reported = err != nil
+		if first {
+			close(s.known)
+		}
+		var poll <-chan time.Time
+		if again {
+			poll = time.After(pollPause)
+		}
+		select {
+		case <-poll:
+		case <-listed:
+			listed = nil
+		case <-s.wake:
+		case <-ctx.Done():
+		}
+		select {
+		case <-time.After(minPause):
+		case <-ctx.Done():
+		}
+	}
+}
+
+// awaitSources waits until the CRDs and the APIServices are listed, or cannot be. It returns a channel that is closed when the CRDs
+// are, and nil if they are already.
+func (s *Set[T]) awaitSources(ctx context.Context) (listed <-chan struct{}) {
+	listed, patience := s.crds.Synced(), time.After(crdWait)
+	for _, inf := range []*informer.SinkInformer[*unstructured.Unstructured]{s.crds, s.services} {
+		for !channel.Closed(inf.Synced()) && inf.Health().SourceError == nil {
+			select {
+			case <-inf.Synced():
+			case <-s.wake: // one of them has failed
+			case <-patience:
+				return listed
+			case <-ctx.Done():
+				return nil
+			}
+		}
+	}
+	if channel.Closed(listed) {
+		return nil
+	}
+	return listed
+}
+
+// learn makes one discovery. again says that another one must follow, although nothing asks for it. An error of some groups is returned, too.
+func (s *Set[T]) learn(ctx context.Context) (again bool, err error) {
+	groups, lists, err := ask(ctx, s.discovery)
+	a, failed := readAnswer(groups, lists, err)
+	if ctx.Err() != nil {
+		return false, nil
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if failed != nil {
+		s.catalog.failure = failed
+		s.settleAllLocked()
+		return true, failed
+	}
+	for _, m := range s.members {
+		switch {
+		case a.found[m.kind.GroupKind()] != nil:
+			m.misses = 0
+		case a.broken[m.kind.Group] == nil:
+			m.misses++
+		}
+	}
+	s.catalog.learn(a)
+	s.settleAllLocked()
+	return !s.catalog.listed || s.servicesForbidden || err != nil || s.missesLocked(), err
+}
+
+// missesLocked reports whether a kind that is read was not shown by the last discovery, so that another one decides.
+func (s *Set[T]) missesLocked() bool {
+	for _, m := range s.members {
+		if m.at != nil && m.at.uid == "" && m.misses > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// trouble returns the reason why the set cannot read CRDs, APIServices or discovery, or nil.
+func (s *Set[T]) trouble() error {
+	s.mu.Lock()
+	failure := s.catalog.failure
+	s.mu.Unlock()
+	for _, err := range []error{s.crds.Health().SourceError, s.services.Health().SourceError, failure} {
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+var _ informer.Member = (*Set[*unstructured.Unstructured])(nil)

@@ -1,0 +1,124 @@
+package kinds
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/customcacheinformer/informer"
+	"github.com/customcacheinformer/informer/internal/channel"
+)
+
+// Health says how a [Set] is doing at one moment. It is a value, and the [informer.MemberHealth] of a Set.
+type Health struct {
+	Name           string       `json:"name"`                     // Options.Name
+	Started        bool         `json:"started"`                  // Run was called
+	Stopped        bool         `json:"stopped"`                  // Run has ended
+	Synced         bool         `json:"synced"`                   // see Set.WaitForSync
+	Polls          bool         `json:"polls"`                    // discovery is asked every 30 s, because the CRDs cannot be listed
+	CRDError       string       `json:"crdError,omitempty"`       // why the CRDs cannot be read now
+	ServiceError   string       `json:"serviceError,omitempty"`   // why the APIServices cannot be read now
+	DiscoveryError string       `json:"discoveryError,omitempty"` // why the last discovery has failed, at least for some groups
+	Kinds          []KindHealth `json:"kinds"`                    // that are wanted or acquired, sorted by name
+}
+
+// KindHealth is a kind of a [Health].
+type KindHealth struct {
+	Name       string    `json:"name"` // Kind.String
+	Kind       Kind      `json:"kind"`
+	State      State     `json:"state"`
+	Reason     string    `json:"reason,omitempty"`   // why the state is Waiting or Parked
+	Since      time.Time `json:"since"`              // when the state began
+	Resource   string    `json:"resource,omitempty"` // in the path of requests, such as "deployments"; "" if the kind is not read
+	Version    string    `json:"version,omitempty"`  // in which the objects are read; "" if the kind is not read
+	Namespaced bool      `json:"namespaced"`         // false if the kind is not read
+	Users      int       `json:"users"`              // leases that are not released
+	Wanted     bool      `json:"wanted"`             // by Options.Wanted
+}
+
+// MemberHealth returns the [Health] of the set. It does not block.
+func (s *Set[T]) MemberHealth() informer.MemberHealth { return s.Health() }
+
+// Health returns how the set is doing. It does not block.
+func (s *Set[T]) Health() Health {
+	h := Health{
+		Name: s.name, Started: channel.Closed(s.started), Stopped: channel.Closed(s.stopped), Synced: channel.Closed(s.synced),
+		CRDError: text(s.crds.Health().SourceError), ServiceError: text(s.services.Health().SourceError), Kinds: []KindHealth{},
+	}
+	sources := s.sources()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	h.Polls = s.catalog.blind || s.servicesForbidden
+	h.DiscoveryError = text(s.catalog.failure)
+	for _, group := range slices.Sorted(maps.Keys(s.catalog.broken)) {
+		h.DiscoveryError = cmp.Or(h.DiscoveryError, fmt.Sprintf("group %s: %v", group, s.catalog.broken[group]))
+	}
+	for _, m := range s.members {
+		h.Kinds = append(h.Kinds, m.health(sources[m.name]))
+	}
+	slices.SortFunc(h.Kinds, func(a, b KindHealth) int { return cmp.Compare(a.Name, b.Name) })
+	return h
+}
+
+// sources returns the health of the sources by name.
+func (s *Set[T]) sources() map[string]informer.SourceHealth {
+	all := map[string]informer.SourceHealth{}
+	for _, n := range s.objects.Health().Clusters {
+		all[n.Cluster] = n
+	}
+	return all
+}
+
+// Find returns how a kind is doing by its name, such as [informer.Event.Cluster]. It does not block. ok is false if the set is not to read the kind.
+func (s *Set[T]) Find(name string) (h KindHealth, ok bool) {
+	var source informer.SourceHealth
+	if _, failed := s.failed.Load(name); failed { // otherwise a look at all sources would be a waste
+		source = s.sources()[name]
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	m, ok := s.members[name]
+	if ok {
+		h = m.health(source)
+	}
+	return h, ok
+}
+
+func (m *member) health(source informer.SourceHealth) KindHealth {
+	h := KindHealth{Name: m.name, Kind: m.kind, State: m.state, Reason: m.reason, Since: m.since, Users: m.users, Wanted: m.wanted}
+	if m.at != nil {
+		h.Resource, h.Version, h.Namespaced = m.at.resource.Resource, m.at.resource.Version, m.at.namespaced
+	}
+	if m.state == Reading && source.SourceError != nil {
+		h.State, h.Reason, h.Since = Parked, source.SourceError.Error(), source.SourceFailingSince
+	}
+	return h
+}
+
+// HasRun returns Started.
+func (h Health) HasRun() bool { return h.Started }
+
+// Ready returns nil if the set has synced and is not stopped, whatever the states of single kinds are.
+func (h Health) Ready() error {
+	switch {
+	case h.Stopped:
+		return fmt.Errorf("kinds %s: %w", h.Name, informer.ErrStopped)
+	case !h.Started:
+		return fmt.Errorf("kinds %s: has not started", h.Name)
+	case !h.Synced:
+		return fmt.Errorf("kinds %s: has not synced: %s", h.Name, cmp.Or(h.DiscoveryError, h.CRDError, "the first kinds are not listed"))
+	}
+	return nil
+}
+
+// Live returns nil: a restart does not help a set.
+func (h Health) Live() error { return nil }
+
+func text(err error) string {
+	if err == nil {
+		return ""
+	}
+	return err.Error()
+}

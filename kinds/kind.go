@@ -1,0 +1,102 @@
+package kinds
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/validation"
+)
+
+// Kind is a kind of objects, and which of them a [Set] reads. Two equal values share one source. Only Kind is required.
+type Kind struct {
+	// Group is the API group. "" is the group of Pods.
+	Group string `json:"group,omitempty"`
+	// Kind is the name of the kind, such as "Deployment".
+	Kind string `json:"kind"`
+	// Version is the version in which the objects are read, such as "v1". A kind that is not served in it waits. Defaults to the
+	// version that the server prefers, which may change while the set runs.
+	Version string `json:"version,omitempty"`
+	// Namespace is the namespace of the objects. Defaults to all namespaces. It must be "" for a kind without namespaces.
+	Namespace string `json:"namespace,omitempty"`
+	// Selector is a label selector, such as "app=web". Defaults to all objects.
+	Selector string `json:"selector,omitempty"`
+}
+
+// GroupKind returns the kind without its version and without the choice of objects.
+func (k Kind) GroupKind() schema.GroupKind { return schema.GroupKind{Group: k.Group, Kind: k.Kind} }
+
+// String returns the name of the kind in events, keys, errors and Health, such as "Deployment.apps", or
+// "Pod@v1:default?app=web" with a version, a namespace and a selector. It has no space.
+func (k Kind) String() string {
+	name := k.GroupKind().String()
+	for _, part := range []struct{ mark, text string }{
+		{"@", k.Version}, {":", k.Namespace}, {"?", strings.ReplaceAll(k.Selector, " ", "+")}, // a label has no "+"
+	} {
+		if part.text != "" {
+			name += part.mark + part.text
+		}
+	}
+	return name
+}
+
+// maxName is the length of the longest name of a source of an informer, in bytes.
+const maxName = 253
+
+// checked returns the kind with its selector in the usual form, or an error that names the field that is wrong.
+func (k Kind) checked() (Kind, error) {
+	selector, err := labels.Parse(k.Selector)
+	if err != nil {
+		return k, fmt.Errorf("Kind.Selector: %w", err)
+	}
+	k.Selector = selector.String()
+	for _, field := range []struct {
+		name, value string
+		problems    func(string) []string
+	}{
+		{"Group", k.Group, validation.IsDNS1123Subdomain},
+		{"Version", k.Version, validation.IsDNS1035Label},
+		{"Namespace", k.Namespace, validation.IsDNS1123Label},
+		{"Kind", strings.ToLower(cmp.Or(k.Kind, " ")), validation.IsDNS1035Label}, // as a CRD has it
+	} {
+		if field.value == "" {
+			continue
+		}
+		if problems := field.problems(field.value); len(problems) > 0 {
+			return k, fmt.Errorf("Kind.%s: %s", field.name, strings.Join(problems, ", "))
+		}
+	}
+	if len(k.String()) > maxName {
+		return k, errors.New("Kind.Selector is too long: the name of the kind is longer than 253 bytes")
+	}
+	return k, nil
+}
+
+// tweak returns a function that asks for the objects of the selector, or nil if it selects all.
+func (k Kind) tweak() func(*metav1.ListOptions) {
+	if k.Selector == "" {
+		return nil
+	}
+	return func(opts *metav1.ListOptions) { opts.LabelSelector = k.Selector }
+}
+
+// Offer is a kind that the server offers: it can be listed and watched.
+type Offer struct {
+	Group, Kind string
+	Resource    string   // in the path of requests, such as "deployments"
+	Versions    []string // that are served, the preferred one first
+	Namespaced  bool
+	Categories  []string // such as "all", for kubectl get all
+	Custom      bool     // the kind is known from its CRD, and not from discovery
+}
+
+// place is where a kind is served.
+type place struct {
+	resource   schema.GroupVersionResource
+	namespaced bool
+	uid        string // of the CRD, "" if the kind is not known from a CRD
+}

@@ -1,0 +1,158 @@
+package kinds
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+
+	"github.com/customcacheinformer/informer"
+	"github.com/customcacheinformer/informer/internal/channel"
+	"github.com/customcacheinformer/informer/internal/object"
+)
+
+// Lease is the use of a kind, from [Set.Acquire] until Release. Its methods may be called from any goroutine.
+//
+// It is also the Reader of the kind, see [informer.Clusters.In]: while the kind is not served, Get, List and ByIndex return an error
+// that wraps [informer.ErrNotEngaged], and All yields nothing.
+type Lease[T informer.Object] struct {
+	informer.Reader[T]
+	set *Set[T]
+	of  *member
+
+	mu       sync.Mutex // protects the rest
+	released bool
+	watchers []*informer.Registration
+}
+
+// Acquire has the set read a kind until Release of the lease, and of all other leases of an equal Kind. It makes no request and does not
+// block. It may be called at any time, also before Run and in a watcher's callback. The kind need not exist: its objects come when it
+// is served. Acquire returns an error that names the field of kind that is wrong, and one that wraps [informer.ErrStopped] once Run of the
+// set has ended.
+func (s *Set[T]) Acquire(kind Kind) (*Lease[T], error) {
+	kind, err := kind.checked()
+	if err == nil && channel.Closed(s.stopped) {
+		err = informer.ErrStopped
+	}
+	if err != nil {
+		return nil, fmt.Errorf("kinds %s: Acquire of %s: %w", s.name, kind, err)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	m := s.memberLocked(kind)
+	if m.users++; m.users == 1 && !m.wanted {
+		s.settleMemberLocked(m)
+	}
+	return &Lease[T]{Reader: s.objects.In(m.name), set: s, of: m}, nil
+}
+
+// Kind returns the kind that was acquired.
+func (l *Lease[T]) Kind() Kind { return l.of.kind }
+
+// Health returns how the kind is doing. It does not block.
+func (l *Lease[T]) Health() KindHealth {
+	h, _ := l.set.Find(l.of.name)
+	return h
+}
+
+// WaitForSync blocks until the kind is served and listed. If ctx ends first, it returns an [*informer.SyncError] with the reason why the kind
+// is not. It returns an error that wraps [ErrReleased] once the lease is released.
+func (l *Lease[T]) WaitForSync(ctx context.Context) error {
+	for {
+		l.set.mu.Lock()
+		read, reason, changed := l.of.at != nil, l.of.reason, l.of.changed
+		l.set.mu.Unlock()
+		if l.isReleased() {
+			return fmt.Errorf("kinds %s: WaitForSync of %s: %w", l.set.name, l.of.name, ErrReleased)
+		}
+		if read {
+			if err := l.set.objects.WaitForSyncIn(ctx, l.of.name); !errors.Is(err, informer.ErrNotEngaged) {
+				return err
+			}
+		}
+		err := informer.ErrStopped
+		select {
+		case <-changed:
+			continue
+		case <-l.set.stopped:
+		case <-ctx.Done():
+			err = ctx.Err()
+		}
+		return &informer.SyncError{Informer: l.set.name, Late: []string{"the kind " + l.of.name}, Reason: errors.New(reason), Err: err}
+	}
+}
+
+// AddWatcher registers a watcher for the objects of this kind only. It does not block. It is a watcher of the informer over all kinds: it has
+// two goroutines, and looks at the events of each kind. For more than a few kinds, use one watcher of [Set.Informer], and
+// [informer.Event.Cluster]. Release removes the watcher. AddWatcher returns an error in the cases in which that of the informer does, and
+// one that wraps [ErrReleased] once the lease is released.
+func (l *Lease[T]) AddWatcher(w informer.ResourceWatcher[T], opts informer.WatcherOptions) (*informer.Registration, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.released {
+		return nil, fmt.Errorf("kinds %s: AddWatcher of %s: %w", l.set.name, l.of.name, ErrReleased)
+	}
+	if object.IsNil(w) {
+		return nil, fmt.Errorf("kinds %s: AddWatcher of %s: the watcher is nil", l.set.name, l.of.name)
+	}
+	r, err := l.set.objects.AddWatcher(only[T]{l.of.name, w}, opts)
+	if err == nil {
+		l.watchers = append(l.watchers, r)
+	}
+	return r, err
+}
+
+// Release ends the use of the kind. The last release stops its source and drops its objects, and no watcher gets an event of that. It does not
+// block, and may be called at any time, also in a watcher's callback. Later calls do nothing.
+func (l *Lease[T]) Release() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.released {
+		return
+	}
+	l.released = true
+	for _, r := range l.watchers {
+		r.Remove()
+	}
+	l.watchers = nil
+	l.set.mu.Lock()
+	defer l.set.mu.Unlock()
+	l.of.users--
+	l.set.dropLocked(l.of)
+}
+
+func (l *Lease[T]) isReleased() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.released
+}
+
+// ErrReleased indicates that a [Lease] was released.
+var ErrReleased = errors.New("the lease was released")
+
+// only is a watcher that gets the events of one kind.
+type only[T informer.Object] struct {
+	name string
+	informer.ResourceWatcher[T]
+}
+
+func (o only[T]) Add(ctx context.Context, e informer.Event[T]) error {
+	if e.Cluster() != o.name {
+		return nil
+	}
+	return o.ResourceWatcher.Add(ctx, e)
+}
+
+func (o only[T]) Update(ctx context.Context, e informer.Event[T]) error {
+	if e.Cluster() != o.name {
+		return nil
+	}
+	return o.ResourceWatcher.Update(ctx, e)
+}
+
+func (o only[T]) Delete(ctx context.Context, e informer.Event[T]) error {
+	if e.Cluster() != o.name {
+		return nil
+	}
+	return o.ResourceWatcher.Delete(ctx, e)
+}

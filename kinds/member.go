@@ -1,0 +1,160 @@
+package kinds
+
+import (
+	"errors"
+	"slices"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/uuid"
+
+	"github.com/customcacheinformer/informer"
+)
+
+// State is the state of a kind that a [Set] is to read.
+type State string
+
+const (
+	Waiting State = "waiting" // the kind is not served, and nothing of it is known
+	Reading State = "reading" // the kind is served, and its objects are read
+	Parked  State = "parked"  // the objects that are known stay, and the set tries again
+)
+
+// member is a kind that something wants.
+type member struct {
+	kind    Kind
+	name    string
+	users   int
+	wanted  bool          // by Options.Wanted
+	at      *place        // where the kind is read, nil if it is not
+	uid     types.UID     // of the source
+	misses  int           // how many discoveries in a row have not shown the kind
+	state   State         // without the failures of the source
+	reason  string        // why the state is not Reading
+	since   time.Time     // when the state began
+	halted  bool          // the kind is read, and has not been served
+	changed chan struct{} // closed when the state changes or the source leaves
+}
+
+func (m *member) become(state State, reason string) {
+	if m.reason = reason; m.state == state {
+		return
+	}
+	m.state, m.since = state, time.Now()
+	m.signal()
+}
+
+// signal wakes those that wait for a change.
+func (m *member) signal() {
+	close(m.changed)
+	m.changed = make(chan struct{})
+}
+
+// memberLocked returns the member of a kind, which it makes if there is none.
+func (s *Set[T]) memberLocked(k Kind) *member {
+	m := s.members[k.String()]
+	if m == nil {
+		m = &member{kind: k, name: k.String(), state: Waiting, since: time.Now(), changed: make(chan struct{})}
+		s.members[m.name] = m
+		s.byKind[k.GroupKind()] = append(s.byKind[k.GroupKind()], m)
+	}
+	return m
+}
+
+// dropLocked forgets a member that nothing wants. Its source stops, and no event comes of that.
+func (s *Set[T]) dropLocked(m *member) {
+	if m.users > 0 || m.wanted || s.members[m.name] != m {
+		return
+	}
+	s.leaveLocked(m, informer.LeaveSilently)
+	delete(s.members, m.name)
+	of := m.kind.GroupKind()
+	if s.byKind[of] = slices.DeleteFunc(s.byKind[of], func(o *member) bool { return o == m }); len(s.byKind[of]) == 0 {
+		delete(s.byKind, of)
+	}
+	s.failed.Delete(m.name)
+}
+
+// settleLocked brings the members of some kinds to the state in which they should be.
+func (s *Set[T]) settleLocked(kinds ...schema.GroupKind) {
+	for _, of := range kinds {
+		if o, ok := s.catalog.offer(of); ok && s.wanted != nil {
+			all := Kind{Group: of.Group, Kind: of.Kind}
+			if s.wanted(o) {
+				s.memberLocked(all).wanted = true
+			} else if m := s.members[all.String()]; m != nil {
+				m.wanted = false
+				s.dropLocked(m)
+			}
+		}
+		for _, m := range slices.Clone(s.byKind[of]) {
+			s.settleMemberLocked(m)
+		}
+	}
+}
+
+func (s *Set[T]) settleMemberLocked(m *member) {
+	f := s.catalog.find(m.kind, m.at, m.misses)
+	switch {
+	case f.gone:
+		s.leaveLocked(m, informer.LeaveDeleted)
+		m.become(Waiting, f.why)
+		m.wanted = false
+		s.dropLocked(m)
+	case f.served:
+		if err := s.readLocked(m, f.place); err != nil {
+			m.become(Waiting, err.Error())
+		} else if f.why != "" {
+			m.become(Parked, f.why)
+		} else {
+			m.become(Reading, "")
+		}
+	case m.at != nil:
+		m.halted = true
+		m.become(Parked, f.why)
+	default:
+		m.become(Waiting, f.why)
+	}
+}
+
+// readLocked has a member read its kind at a place.
+func (s *Set[T]) readLocked(m *member, p place) (err error) {
+	from := informer.ClusterSource{Source: s.source(p, m.kind.Namespace), TweakListOptions: m.kind.tweak(), UID: m.uid}
+	_, failed := s.failed.LoadAndDelete(m.name)
+	switch at := m.at; {
+	case at != nil && at.isAnother(p): // the objects of the old kind leave before those of the new one come
+		s.leaveLocked(m, informer.LeaveDeleted)
+		fallthrough
+	case at == nil:
+		// Over a Durable, each start lists, because the objects may be of another version.
+		m.uid = uuid.NewUUID()
+		from.UID = m.uid
+		if err = s.objects.Engage(m.name, from); err != nil {
+			return err
+		}
+	case at.resource != p.resource:
+		err = s.objects.Move(m.name, from)
+	case failed || m.halted: // the source may be in a long pause
+		err = s.objects.Replace(m.name, from)
+	}
+	if p.uid == "" && m.at != nil {
+		p.uid = m.at.uid
+	}
+	m.at, m.halted = &p, false
+	return err
+}
+
+// isAnother reports whether the kind at p is another one than that at o, also if they have the same name.
+func (o *place) isAnother(p place) bool {
+	return o.resource.GroupResource() != p.resource.GroupResource() || o.namespaced != p.namespaced || o.uid != "" && o.uid != p.uid
+}
+
+func (s *Set[T]) leaveLocked(m *member, leave informer.Leave) {
+	m.at, m.misses, m.halted = nil, 0, false
+	m.signal()
+	_, err := s.objects.Disengage(m.name, leave)
+	if err != nil && !errors.Is(err, informer.ErrNotEngaged) && !errors.Is(err, informer.ErrStopped) {
+		m.reason = err.Error()
+	}
+}
