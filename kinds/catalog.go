@@ -184,8 +184,9 @@ type finding struct {
 	why    string // why the kind is not served, or will not be for long
 }
 
-// find looks for a kind. at is the place where it was read last, and misses how many discoveries in a row have not shown it.
-func (c *catalog) find(k Kind, at *place, misses int) finding {
+// find looks for a kind. at is the place where it is read, or nil. absent says that discovery
+// has not shown it for long enough.
+func (c *catalog) find(k Kind, at *place, absent bool) finding {
 	of := k.GroupKind()
 	if d := c.defined(of); d != nil {
 		f := finding{why: d.reason}
@@ -211,11 +212,11 @@ func (c *catalog) find(k Kind, at *place, misses int) finding {
 		}
 		return f
 	}
-	return c.missing(of, at, misses)
+	return c.missing(of, at, absent)
 }
 
 // missing returns the finding for a kind that is not there.
-func (c *catalog) missing(of schema.GroupKind, at *place, misses int) finding {
+func (c *catalog) missing(of schema.GroupKind, at *place, absent bool) finding {
 	_, buried := c.tombs[of.Group]
 	switch failed := c.broken[of.Group]; {
 	case c.listed && !c.blind && at != nil && at.uid != "":
@@ -232,8 +233,7 @@ func (c *catalog) missing(of schema.GroupKind, at *place, misses int) finding {
 		return finding{why: "discovery has not answered yet"}
 	}
 	f := finding{why: "the server does not offer the kind"}
-	// Another API server, which knows less yet, may have answered once.
-	f.gone = at != nil && misses >= 2 && (c.blind || !c.groups[of.Group])
+	f.gone = at != nil && absent && (c.blind || !c.groups[of.Group])
 	return f
 }
 

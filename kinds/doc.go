@@ -39,7 +39,7 @@
 // The set lists and watches CRDs and APIServices, and keeps a few strings of each. It asks for discovery once at the start, and again when an
 // APIService changes or a kind gets a 404. A program needs the verbs list and watch on both resources. Without them, or while the
 // CRDs cannot be listed for another reason, discovery decides: the set asks every 30 s, and after each 404 or 410 of a kind. Then a kind is gone when
-// two discoveries in a row do not show it, and both were complete for its group. The ErrorHandler gets that once, and Health has it.
+// no discovery has shown it for 10 s, and the first and the last of them were complete for its group. The ErrorHandler gets that once, and Health has it.
 //
 // # Over a Durable
 //

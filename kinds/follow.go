@@ -15,6 +15,7 @@ import (
 
 const (
 	pollPause = 30 * time.Second // between two discoveries, while there is a reason for them
+	missPause = 10 * time.Second // how long discovery must not show a kind until it is gone
 	minPause  = 2 * time.Second  // after a discovery, whatever the reason for the next one is
 	crdWait   = 5 * time.Second  // how long the first discovery waits for the CRDs and the APIServices
 	firstWait = 30 * time.Second
@@ -118,8 +119,8 @@ func (s *Set[T]) discover(ctx context.Context) {
 			close(s.known)
 		}
 		var poll <-chan time.Time
-		if again {
-			poll = time.After(pollPause)
+		if again > 0 {
+			poll = time.After(again)
 		}
 		select {
 		case <-poll:
@@ -157,37 +158,47 @@ func (s *Set[T]) awaitSources(ctx context.Context) (listed <-chan struct{}) {
 	return listed
 }
 
-// learn makes one discovery. again says that another one must follow, although nothing asks for it. An error of some groups is returned, too.
-func (s *Set[T]) learn(ctx context.Context) (again bool, err error) {
+// learn makes one discovery. again is when another one must follow, although nothing asks for it; 0 if none must. An error of some groups
+// is returned, too.
+func (s *Set[T]) learn(ctx context.Context) (again time.Duration, err error) {
 	groups, lists, err := ask(ctx, s.discovery)
 	a, failed := readAnswer(groups, lists, err)
 	if ctx.Err() != nil {
-		return false, nil
+		return 0, nil
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if failed != nil {
 		s.catalog.failure = failed
 		s.settleAllLocked()
-		return true, failed
+		return pollPause, failed
 	}
 	for _, m := range s.members {
-		switch {
+		// Another API server, which knows less yet, may have answered once.
+		switch complete := a.broken[m.kind.Group] == nil; {
 		case a.found[m.kind.GroupKind()] != nil:
-			m.misses = 0
-		case a.broken[m.kind.Group] == nil:
-			m.misses++
+			m.missed, m.absent = time.Time{}, false
+		case complete && m.missed.IsZero():
+			m.missed = time.Now()
+		case complete:
+			m.absent = time.Since(m.missed) >= missPause
 		}
 	}
 	s.catalog.learn(a)
 	s.settleAllLocked()
-	return !s.catalog.listed || s.servicesForbidden || err != nil || s.missesLocked(), err
+	switch {
+	case s.missesLocked():
+		return missPause, err
+	case !s.catalog.listed || s.servicesForbidden || err != nil:
+		return pollPause, err
+	}
+	return 0, nil
 }
 
-// missesLocked reports whether a kind that is read was not shown by the last discovery, so that another one decides.
+// missesLocked reports whether a kind is gone if the next discovery does not show it either.
 func (s *Set[T]) missesLocked() bool {
 	for _, m := range s.members {
-		if m.at != nil && m.at.uid == "" && m.misses > 0 {
+		if m.at != nil && !m.missed.IsZero() && s.catalog.find(m.kind, m.at, true).gone {
 			return true
 		}
 	}

@@ -74,8 +74,10 @@ func (s *Set[T]) sources() map[string]informer.SourceHealth {
 // Find returns how a kind is doing by its name, such as [informer.Event.Cluster]. It does not block. ok is false if the set is not to read the kind.
 func (s *Set[T]) Find(name string) (h KindHealth, ok bool) {
 	var source informer.SourceHealth
-	if _, failed := s.failed.Load(name); failed { // otherwise a look at all sources would be a waste
-		source = s.sources()[name]
+	if last, failed := s.failed.Load(name); failed { // otherwise a look at all sources would be a waste
+		if source = s.sources()[name]; source.SourceError == nil {
+			s.failed.CompareAndDelete(name, last)
+		}
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()

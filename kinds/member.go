@@ -29,11 +29,13 @@ type member struct {
 	wanted  bool          // by Options.Wanted
 	at      *place        // where the kind is read, nil if it is not
 	uid     types.UID     // of the source
-	misses  int           // how many discoveries in a row have not shown the kind
+	missed  time.Time     // since when discovery does not show the kind, zero if it does
+	absent  bool          // the last discovery has not shown it either, some time later
 	state   State         // without the failures of the source
 	reason  string        // why the state is not Reading
 	since   time.Time     // when the state began
 	halted  bool          // the kind is read, and has not been served
+	woken   any           // the last *failure after which the source was told to try again at once, or nil
 	changed chan struct{} // closed when the state changes or the source leaves
 }
 
@@ -95,7 +97,7 @@ func (s *Set[T]) settleLocked(kinds ...schema.GroupKind) {
 }
 
 func (s *Set[T]) settleMemberLocked(m *member) {
-	f := s.catalog.find(m.kind, m.at, m.misses)
+	f := s.catalog.find(m.kind, m.at, m.absent)
 	switch {
 	case f.gone:
 		s.leaveLocked(m, informer.LeaveDeleted)
@@ -121,7 +123,8 @@ func (s *Set[T]) settleMemberLocked(m *member) {
 // readLocked has a member read its kind at a place.
 func (s *Set[T]) readLocked(m *member, p place) (err error) {
 	from := informer.ClusterSource{Source: s.source(p, m.kind.Namespace), TweakListOptions: m.kind.tweak(), UID: m.uid}
-	_, failed := s.failed.LoadAndDelete(m.name)
+	last, _ := s.failed.Load(m.name)
+	failed := last != nil && last != m.woken
 	switch at := m.at; {
 	case at != nil && at.isAnother(p): // the objects of the old kind leave before those of the new one come
 		s.leaveLocked(m, informer.LeaveDeleted)
@@ -141,7 +144,7 @@ func (s *Set[T]) readLocked(m *member, p place) (err error) {
 	if p.uid == "" && m.at != nil {
 		p.uid = m.at.uid
 	}
-	m.at, m.halted = &p, false
+	m.at, m.halted, m.woken = &p, false, last
 	return err
 }
 
@@ -151,7 +154,7 @@ func (o *place) isAnother(p place) bool {
 }
 
 func (s *Set[T]) leaveLocked(m *member, leave informer.Leave) {
-	m.at, m.misses, m.halted = nil, 0, false
+	m.at, m.missed, m.absent, m.halted = nil, time.Time{}, false, false
 	m.signal()
 	_, err := s.objects.Disengage(m.name, leave)
 	if err != nil && !errors.Is(err, informer.ErrNotEngaged) && !errors.Is(err, informer.ErrStopped) {

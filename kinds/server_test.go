@@ -185,6 +185,15 @@ func (s *server) delete(id, key string) {
 	s.happened(event{s.version, id, "DELETED", o.Object})
 }
 
+// cut ends the watches of a resource.
+func (s *server) cut(id string) {
+	s.do(func() {
+		s.kinds[id].epoch++
+		close(s.changed)
+		s.changed = make(chan struct{})
+	})
+}
+
 func (s *server) happened(e event) {
 	s.events = append(s.events, e)
 	close(s.changed)
@@ -290,7 +299,7 @@ func (s *server) answer(w http.ResponseWriter, r *http.Request) {
 		}
 	}
 	s.mu.Lock()
-	s.requests = append(s.requests, verb+" "+r.URL.Path)
+	s.requests = append(s.requests, verb+" "+r.URL.Path+" ")
 	fail := s.fail
 	s.mu.Unlock()
 	if fail != nil {
@@ -418,6 +427,9 @@ func (s *server) read(w http.ResponseWriter, r *http.Request, verb, group, versi
 	w.WriteHeader(http.StatusOK)
 	for encoder := json.NewEncoder(w); ; {
 		for _, e := range s.events {
+			if s.kinds[id] != of {
+				return
+			}
 			if e.version > from && e.resource == id && selects(e.object) {
 				send = append(send, obj{"type": e.kind, "object": as(of, e.object)})
 			}

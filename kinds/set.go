@@ -61,7 +61,7 @@ type Set[T informer.Object] struct {
 	started, stopped  chan struct{}
 	known, synced     chan struct{} // closed when the first kinds are known, and when they are listed
 	wake              chan struct{} // has an element if discovery is to be asked
-	failed            sync.Map      // the names of the kinds whose sources have failed since they were last woken
+	failed            sync.Map      // the last *failure of each kind, by name, that Find has not seen end
 	mu                sync.Mutex    // protects the rest; the set calls no function of the user with it but Wanted
 	catalog           catalog
 	members           map[string]*member // by name
@@ -218,13 +218,16 @@ func (s *Set[T]) WaitForSync(ctx context.Context) error {
 	return &informer.SyncError{Informer: s.name, Late: late, Reason: s.trouble(), Err: err}
 }
 
+// failure is a failure of a source. Each has an address of its own.
+type failure struct{ error }
+
 // notice notes the failure of a kind. Discovery shows whether a kind that the server does not find is still there.
 func (s *Set[T]) notice(err error) {
-	var failure *informer.WatchError
-	if !errors.As(err, &failure) || failure.Cluster == "" {
+	var of *informer.WatchError
+	if !errors.As(err, &of) || of.Cluster == "" {
 		return
 	}
-	s.failed.Store(failure.Cluster, nil)
+	s.failed.Store(of.Cluster, &failure{err})
 	if apierrors.IsNotFound(err) || apierrors.IsGone(err) && !apierrors.IsResourceExpired(err) {
 		s.ask()
 	}

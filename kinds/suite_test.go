@@ -99,12 +99,41 @@ func run(t *testing.T, opts kinds.Options[whole], prepare func(s *server), test 
 	})
 }
 
+// take returns the errors since the last call.
+func (l *log) take() (errs []string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	errs, l.errs = l.errs, nil
+	return errs
+}
+
+// runMetadata is run with a set that reads metadata.
+func runMetadata(t *testing.T, prepare func(s *server), test func(w *world, set *kinds.Set[partial])) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		w := &world{server: newServer(), t: t}
+		prepare(w.server)
+		set := must(kinds.NewMetadata(clientsOf(w.server), kinds.Options[partial]{ErrorHandler: w.log.handle}))
+		must(set.Informer().AddWatcher(note(&w.log, func(partial) string { return "" }), informer.WatcherOptions{}))
+		group := &informer.Group{}
+		for _, m := range []informer.Member{set.Informer(), set} {
+			if err := group.Add(m); err != nil {
+				t.Fatal(err)
+			}
+		}
+		informertest.Run(t, group)
+		time.Sleep(5 * time.Second)
+		test(w, set)
+	})
+}
+
 // expect fails the test unless these are the events since the last call. Their order does not count.
 func (w *world) expect(want ...string) {
 	w.t.Helper()
 	synctest.Wait()
 	w.log.mu.Lock()
 	defer w.log.mu.Unlock()
+	slices.Sort(want)
 	if slices.Sort(w.log.events); !slices.Equal(w.log.events, want) {
 		w.t.Errorf("the events were\n\t%s\nwant\n\t%s", strings.Join(w.log.events, "\n\t"), strings.Join(want, "\n\t"))
 	}
@@ -116,7 +145,7 @@ func (w *world) is(name string, state kinds.State, text string) {
 	w.t.Helper()
 	synctest.Wait()
 	h, ok := w.set.Find(name)
-	if !ok || h.State != state || !strings.Contains(h.Reason, text) || (text == "") != (h.Reason == "") {
+	if !ok || h.State != state || !strings.Contains(h.Reason, text) || (state == kinds.Reading) != (h.Reason == "") {
 		w.t.Errorf("%s: %v, %q, want %v, %q", name, h.State, h.Reason, state, text)
 	}
 }

@@ -18,10 +18,11 @@ import (
 // A forwarder and WatchWithContext give these errors to the reflector to make it list. The
 // reflector must not answer them by trying the same again, as it does after a 429.
 var (
-	errStreamless = listInstead("the stream of the first state did not end")
-	errStreamCut  = listInstead("the stream of the first state ended before it was complete")
-	errStreamType = listInstead("the stream of the first state has an object of another type, or no version")
-	errStreamBack = listInstead("the stream of the first state is older than what is known")
+	errStreamless    = listInstead("the stream of the first state did not end")
+	errStreamCut     = listInstead("the stream of the first state ended before it was complete")
+	errStreamExpired = listInstead("the stream of the first state has expired")
+	errStreamType    = listInstead("the stream of the first state has an object of another type, or no version")
+	errStreamBack    = listInstead("the stream of the first state is older than what is known")
 )
 
 // errOverdue is the error of a watch that was stopped because the server has not ended it.

@@ -242,6 +242,9 @@ func (r *requests) watchRefused(ctx context.Context, p phase, version string, er
 		err = withoutVersion(err, version)
 	}
 	switch {
+	case p == phaseStreaming && isExpired(err) && isAnyVersion(version):
+		r.trust.lose()
+		return errStreamExpired // otherwise the reflector would ask for the same again, without a pause
 	case isExpired(err):
 		if p == phaseResuming {
 			r.resumption.finish()
