@@ -127,7 +127,7 @@ func newSet[T informer.Object](op string, clients Clients, opts Options[T], sour
 	}
 	follow := func(name, what string, from schema.GroupVersionResource, sink sinkFuncs) *informer.SinkInformer[*unstructured.Unstructured] {
 		inf, failed := informer.NewSink(informer.ListWatch(clients.Dynamic.Resource(from)), sink, informer.Options[*unstructured.Unstructured]{
-			Name: name, WatchList: informer.WatchListOn, ErrorHandler: func(ctx context.Context, err error) {
+			Name: name, WatchList: cmp.Or(opts.Informer.WatchList, informer.WatchListOn), ErrorHandler: func(ctx context.Context, err error) {
 				if apierrors.IsForbidden(err) {
 					err = fmt.Errorf("kinds %s: discovery, every %v, takes the place of the %s: %w", s.name, pollPause, what, err)
 				}

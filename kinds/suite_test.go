@@ -12,6 +12,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/metadata"
@@ -25,6 +26,7 @@ import (
 type (
 	whole   = *unstructured.Unstructured
 	partial = *metav1.PartialObjectMetadata
+	status  = metav1.Status
 )
 
 func must[V any](v V, err error) V {
@@ -157,6 +159,10 @@ func (w *world) acquire(k kinds.Kind) *kinds.Lease[whole] {
 		w.t.Fatal(err)
 	}
 	return l
+}
+
+func key(name string) types.NamespacedName {
+	return types.NamespacedName{Namespace: "default", Name: name}
 }
 
 func after(d time.Duration) {
