@@ -115,6 +115,17 @@ func (h Health) Ready() error {
 	return nil
 }
 
+// Parked returns how many kinds are parked, and for how long the first of them has been. Package metrics/prometheus shows both.
+func (h Health) Parked() (n int, longest time.Duration) {
+	for _, k := range h.Kinds {
+		if k.State == Parked {
+			n++
+			longest = max(longest, time.Since(k.Since))
+		}
+	}
+	return n, longest
+}
+
 // Live returns nil: a restart does not help a set.
 func (h Health) Live() error { return nil }
 

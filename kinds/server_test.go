@@ -234,7 +234,6 @@ func (s *server) RoundTrip(r *http.Request) (*http.Response, error) {
 	case <-w.ready:
 	case <-r.Context().Done():
 		_ = reader.Close()
-		<-done
 		return nil, r.Context().Err()
 	}
 	stop := func() { _ = reader.CloseWithError(r.Context().Err()) }

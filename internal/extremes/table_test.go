@@ -85,6 +85,7 @@ func TestEachNumberWorksAtItsExtremesOrIsRefused(t *testing.T) {
 		"informer.WatcherStats.":              figure,
 		"informertest.Request.":               figure,
 		"share.Stats.":                        figure,
+		"kinds.KindHealth.":                   figure,
 		"shards.Health.":                      figure,
 		"informer.AnyObject.":                 api,
 		"informer.Object.":                    api,
@@ -108,6 +109,7 @@ func TestEachNumberWorksAtItsExtremesOrIsRefused(t *testing.T) {
 		"clusters.NewClients(connect)(config).":                                   "a part of a kubeconfig, or a default of client-go",
 		"clusters.Clients.":                                                       "the provider sets it",
 		"informer.Clusters.SharedIndexInformer().":                                "it panics",
+		"informer.ClusterSource.TweakListOptions(*v1.ListOptions).":               "the same as of informer.Options",
 	}}, "../../...")
 }
 
