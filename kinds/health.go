@@ -7,6 +7,8 @@ import (
 	"slices"
 	"time"
 
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
 	"github.com/customcacheinformer/informer"
 	"github.com/customcacheinformer/informer/internal/channel"
 )
@@ -36,6 +38,14 @@ type KindHealth struct {
 	Namespaced bool      `json:"namespaced"`         // false if the kind is not read
 	Users      int       `json:"users"`              // leases that are not released
 	Wanted     bool      `json:"wanted"`             // by Options.Wanted
+}
+
+// GroupVersionResource returns where the objects are read, for a client that writes them. It is empty if the kind is not read.
+func (k KindHealth) GroupVersionResource() schema.GroupVersionResource {
+	if k.Resource == "" {
+		return schema.GroupVersionResource{}
+	}
+	return schema.GroupVersionResource{Group: k.Kind.Group, Version: k.Version, Resource: k.Resource}
 }
 
 // MemberHealth returns the [Health] of the set. It does not block.

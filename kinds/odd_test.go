@@ -42,13 +42,13 @@ func TestArgumentsThatCannotBeUsedAreNamed(t *testing.T) {
 	refuses(t, err, "Indexers")
 	set := must(kinds.New(clients, kinds.Options[whole]{}))
 	for text, k := range map[string]kinds.Kind{
-		"Kind.Kind":            {Group: "example.com"},
-		"Kind.Kind: a":         {Kind: "two words"},
-		"Kind.Group":           {Kind: "Widget", Group: "example/com"},
-		"Kind.Version":         {Kind: "Widget", Version: "1"},
-		"Kind.Namespace":       {Kind: "Widget", Namespace: "a|b"},
-		"Kind.Selector":        {Kind: "Widget", Selector: "=,"},
-		"longer than 253":      {Kind: "Widget", Selector: "app in (" + strings.Repeat("aaaaaaaaaa,", 25) + "b)" + strings.Repeat(",b"+strings.Repeat("c", 60), 5)},
+		"Kind.Kind":           {Group: "example.com"},
+		"Kind.Kind: a":        {Kind: "two words"},
+		"Kind.Group":          {Kind: "Widget", Group: "example/com"},
+		"Kind.Version":        {Kind: "Widget", Version: "1"},
+		"Kind.Namespace":      {Kind: "Widget", Namespace: "a|b"},
+		"Kind.Selector":       {Kind: "Widget", Selector: "=,"},
+		"longer than 253":     {Kind: "Widget", Selector: "app in (" + strings.Repeat("aaaaaaaaaa,", 25) + "b)" + strings.Repeat(",b"+strings.Repeat("c", 60), 5)},
 		"Kind.Group: must be": {Kind: "Widget", Group: strings.Repeat("g", 300) + "|"},
 	} {
 		_, err := set.Acquire(k)
