@@ -437,6 +437,16 @@ var outages = []struct {
 		want:   want{"InformerMemberNotReady": 10 * time.Minute},
 	},
 	{
+		name:   "a kind is parked for long",
+		series: map[string]string{`informer_kinds_parked`: "0x59 1x180", `informer_kinds_parked_seconds`: "0x59 0+15x180"},
+		want:   want{"InformerKindParked": 35*time.Minute + 15*time.Second},
+	},
+	{
+		name:   "a kind is parked for just less than half an hour",
+		almost: "InformerKindParked",
+		series: map[string]string{`informer_kinds_parked`: "0x59 1x120 0x60", `informer_kinds_parked_seconds`: "0x59 0+15x120 0x60"},
+	},
+	{
 		name:   "it is ready after just less than ten minutes",
 		almost: "InformerMemberNotReady",
 		series: map[string]string{`informer_member_ready`: "1x59 0x19 1x160"},

@@ -241,6 +241,8 @@ var healthy = map[string]string{
 	`informer_reconcile_total{outcome="error"}`:         "0+1x240",
 
 	`informer_member_ready`:               "1x240",
+	`informer_kinds_parked`:               "0x240",
+	`informer_kinds_parked_seconds`:       "0x240",
 	`informer_shards_joined`:              "1x240",
 	`informer_shards_stopped`:             "0x240",
 	`informer_shards_session`:             "1x240",
@@ -280,7 +282,7 @@ func program(faults map[string]string) map[string]string {
 				more = append(more, `queue="`+names.queue+`"`)
 			case strings.HasPrefix(name, "informer_shards_"):
 				more = append(more, `set="`+names.set+`"`)
-			case strings.HasPrefix(name, "informer_member_"):
+			case strings.HasPrefix(name, "informer_member_"), strings.HasPrefix(name, "informer_kinds_"):
 				more = append(more, `member="`+names.member+`"`)
 			case strings.HasPrefix(name, "informer_watcher_"):
 				more = append(more, `informer="`+informer+`"`, `watcher="`+names.watcher+`"`)

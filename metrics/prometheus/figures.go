@@ -195,6 +195,23 @@ var memberFigures = []figure[informer.MemberHealth]{
 		least, func(h *informer.MemberHealth) float64 { return flag((*h).Ready() == nil) }),
 	figureOf(memberLabels, "informer_member_live", prom.GaugeValue, "Whether a member of the group needs no restart; only of members that are no informer, controller or set.",
 		least, func(h *informer.MemberHealth) float64 { return flag((*h).Live() == nil) }),
+	figureOf(memberLabels, "informer_kinds_parked", prom.GaugeValue, "How many kinds of a set of package kinds are parked; only of such members.",
+		sum, func(h *informer.MemberHealth) float64 {
+			return parked(*h, func(n int, _ time.Duration) float64 { return float64(n) })
+		}),
+	figureOf(memberLabels, "informer_kinds_parked_seconds", prom.GaugeValue, "For how long the first of them has been parked; 0 if none is.",
+		greatest, func(h *informer.MemberHealth) float64 {
+			return parked(*h, func(_ int, longest time.Duration) float64 { return longest.Seconds() })
+		}),
+}
+
+// parked returns a figure of a set of package kinds, and NaN of any other member. It asks for the method, because package kinds needs
+// clients that a program without a set does not have.
+func parked(h informer.MemberHealth, figure func(n int, longest time.Duration) float64) float64 {
+	if set, ok := h.(interface{ Parked() (int, time.Duration) }); ok {
+		return figure(set.Parked())
+	}
+	return math.NaN()
 }
 
 func figureOf[S any](labels []string, name string, kind prom.ValueType, help string, join func(a, b float64) float64, of func(*S) float64) figure[S] {

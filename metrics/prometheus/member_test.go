@@ -11,6 +11,7 @@ import (
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/customcacheinformer/informer"
 	"github.com/customcacheinformer/informer/debug"
@@ -60,6 +61,14 @@ func (h mirrorHealth) Ready() error {
 	return nil
 }
 
+// parkedSet is the health of a set of package kinds.
+type parkedSet struct{}
+
+func (parkedSet) HasRun() bool                 { return true }
+func (parkedSet) Ready() error                 { return nil }
+func (parkedSet) Live() error                  { return nil }
+func (parkedSet) Parked() (int, time.Duration) { return 2, 90 * time.Second }
+
 func TestAKindOfMemberThatTheModuleDoesNotKnowIsShown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m, reported := &mirror{}, make(chan error, 1)
@@ -105,6 +114,9 @@ func TestAKindOfMemberThatTheModuleDoesNotKnowIsShown(t *testing.T) {
 			t.Error(err)
 		}
 	})
+	// Package kinds is not imported, and its figures are shown.
+	of(t, scrape(t, registered(prometheus.New(func() map[string]informer.MemberHealth { return map[string]informer.MemberHealth{"kinds": parkedSet{}} }))), "",
+		values{`informer_kinds_parked{member="kinds"}`: 2, `informer_kinds_parked_seconds{member="kinds"}`: 90})
 	// The alert for every kind of member.
 	if rules, err := os.ReadFile("alerts.yaml"); err != nil || !strings.Contains(string(rules), "expr: informer_member_ready == 0\n") {
 		t.Errorf("alerts.yaml has no alert about informer_member_ready (%v)", err)
