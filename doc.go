@@ -2,7 +2,7 @@
 // and delivers every change to any number of watchers, each at its own pace.
 //
 // [New] makes a [CustomCacheInformer] from a typed client, [NewFrom] from any other source, and
-// [NewInNamespaces] from the clients of several namespaces. [NewOverClusters] makes one over many clusters. AddWatcher registers a
+// [NewInNamespaces] from the clients of several namespaces. [NewOverClusters] makes one over many clusters, and package kinds one over kinds that come and go. AddWatcher registers a
 // [ResourceWatcher]. Run does the work until its ctx ends. Get, List, ByIndex and All read the known
 // state, see [Reader]. A [Snapshot] is for several reads of one state.
 //

@@ -438,13 +438,13 @@ var outages = []struct {
 	},
 	{
 		name:   "a kind is parked for long",
-		series: map[string]string{`informer_kinds_parked`: "0x59 1x180", `informer_kinds_parked_seconds`: "0x59 0+15x180"},
-		want:   want{"InformerKindParked": 35*time.Minute + 15*time.Second},
+		series: map[string]string{`informer_kinds_parked`: "0x59 1x180", `informer_kinds_parked_seconds`: "0x59 0+30x180"},
+		want:   want{"InformerKindParked": 35*time.Minute + 30*time.Second},
 	},
 	{
-		name:   "a kind is parked for just less than half an hour",
+		name:   "a kind is parked for a little more than half an hour",
 		almost: "InformerKindParked",
-		series: map[string]string{`informer_kinds_parked`: "0x59 1x120 0x60", `informer_kinds_parked_seconds`: "0x59 0+15x120 0x60"},
+		series: map[string]string{`informer_kinds_parked`: "0x59 1x65 0x115", `informer_kinds_parked_seconds`: "0x59 0+30x65 0x115"},
 	},
 	{
 		name:   "it is ready after just less than ten minutes",

@@ -116,7 +116,7 @@ func TestAKindOfMemberThatTheModuleDoesNotKnowIsShown(t *testing.T) {
 	})
 	// Package kinds is not imported, and its figures are shown.
 	of(t, scrape(t, registered(prometheus.New(func() map[string]informer.MemberHealth { return map[string]informer.MemberHealth{"kinds": parkedSet{}} }))), "",
-		values{`informer_kinds_parked{member="kinds"}`: 2, `informer_kinds_parked_seconds{member="kinds"}`: 90})
+		values{`informer_member_ready{member="kinds"}`: 1, `informer_member_live{member="kinds"}`: 1, `informer_kinds_parked{member="kinds"}`: 2, `informer_kinds_parked_seconds{member="kinds"}`: 90})
 	// The alert for every kind of member.
 	if rules, err := os.ReadFile("alerts.yaml"); err != nil || !strings.Contains(string(rules), "expr: informer_member_ready == 0\n") {
 		t.Errorf("alerts.yaml has no alert about informer_member_ready (%v)", err)

@@ -25,7 +25,7 @@ func full() []prom.Collector {
 		Name: "i", Store: "in memory", LastList: now, LastContact: now, LastProgress: now, ResourceVersion: "1",
 		Namespaces: []informer.SourceHealth{}, Clusters: []informer.SourceHealth{{Cluster: "east"}},
 		Watchers: []informer.WatcherHealth{{WatcherStats: informer.WatcherStats{Name: "w"}}},
-	}, enqueue.Health{Name: "q", LastSuccess: now}, shards.Health{Name: "s"}, mirrorHealth{})
+	}, enqueue.Health{Name: "q", LastSuccess: now}, shards.Health{Name: "s"}, mirrorHealth{}, parkedSet{})
 	o := m.Observer()
 	o.Handled(informer.HandledInfo{Informer: "i", Watcher: "w"})
 	o.Store(informer.StoreInfo{Informer: "i", Op: "get"})
@@ -78,14 +78,14 @@ func TestEachMetricIsDescribedAsItIs(t *testing.T) {
 	}
 	name := regexp.MustCompile(`fqName: "([^"]*)"`)
 	for _, c := range full() {
-		descs := make(chan *prom.Desc, 100)
+		descs := make(chan *prom.Desc, 200)
 		c.Describe(descs)
 		close(descs)
 		for d := range descs {
 			described[name.FindStringSubmatch(d.String())[1]]++
 		}
 	}
-	if diff := cmp.Diff(described, has); diff != "" || len(described) != 42+4+17+19+2+7 {
+	if diff := cmp.Diff(described, has); diff != "" || len(described) != 42+4+17+19+4+7 {
 		t.Errorf("%d are described; (-described +gathered):\n%s", len(described), diff)
 	}
 	const short, long = "0.0001…26.2144/10", "0.0001…419.43/12"
