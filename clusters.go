@@ -276,20 +276,16 @@ func (c *Clusters[T]) scopeFor(name string, from ClusterSource) (*scope, error) 
 	if _, ok := from.Source.(source.Divided); ok {
 		return nil, errors.New("a divided source cannot be one of several")
 	}
-	s := c.newScope(resource{region: region{cluster: &Cluster{name}}, lw: from.Source, tweak: from.TweakListOptions})
-	s.uid = from.UID
-	return s, nil
-}
-
-// tweaking returns the function that changes the options of each request, of which all is for all sources.
-func (r resource) tweaking(all func(*metav1.ListOptions)) func(*metav1.ListOptions) {
-	return func(opts *metav1.ListOptions) {
-		for _, tweak := range []func(*metav1.ListOptions){all, r.tweak} {
-			if tweak != nil {
-				tweak(opts)
+	tweak := func(opts *metav1.ListOptions) {
+		for _, change := range []func(*metav1.ListOptions){c.opts.TweakListOptions, from.TweakListOptions} {
+			if change != nil {
+				change(opts)
 			}
 		}
 	}
+	s := c.newScope(resource{region: region{cluster: &Cluster{name}}, lw: from.Source, tweak: tweak})
+	s.uid = from.UID
+	return s, nil
 }
 
 // become replaces the source of a cluster, which either side may lack. The caller holds roster.mu.

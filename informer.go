@@ -170,7 +170,7 @@ func newInformer[T Object](what reading, accept func(any) (T, error), bareObject
 		s := &scope{region: r.region, left: make(chan struct{}), synced: make(chan struct{})}
 		s.divided, _ = r.lw.(source.Divided)
 		if s.cluster != nil {
-			s.wire = source.NewWire(r.lw, r.tapped(opts.Decode), r.tweaking(opts.TweakListOptions))
+			s.wire = source.NewWire(r.lw, r.tapped(opts.Decode), r.tweak)
 		}
 		s.Source = newSource(r, i.clock, i.gate.reports, opts, func(ctx context.Context, r *cache.Reflector, err error) {
 			if i.watchErrorHandler != nil {

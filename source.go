@@ -249,7 +249,7 @@ type resource struct {
 	lw      cache.ListerWatcher
 	framing framing.Type // of the objects, if lw delivers them as they come from the server
 	omit    *framing.Omission
-	tweak   func(*metav1.ListOptions) // of a cluster, or nil
+	tweak   func(*metav1.ListOptions) // of each request about a cluster
 }
 
 // tapped returns the type of the objects that are taken off the bodies of the answers.

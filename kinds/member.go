@@ -6,52 +6,10 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/uuid"
 
 	"github.com/customcacheinformer/informer"
 )
-
-// State is the state of a kind that a [Set] is to read.
-type State string
-
-const (
-	Waiting State = "waiting" // the kind is not served, and nothing of it is known
-	Reading State = "reading" // the kind is served, and its objects are read
-	Parked  State = "parked"  // the objects that are known stay, and the set tries again
-)
-
-// member is a kind that something wants.
-type member struct {
-	kind    Kind
-	name    string
-	users   int
-	wanted  bool          // by Options.Wanted
-	at      *place        // where the kind is read, nil if it is not
-	uid     types.UID     // of the source
-	missed  time.Time     // since when discovery does not show the kind, zero if it does
-	absent  bool          // the last discovery has not shown it either, some time later
-	state   State         // without the failures of the source
-	reason  string        // why the state is not Reading
-	since   time.Time     // when the state began
-	halted  bool          // the kind is read, and has not been served
-	woken   any           // the last *failure after which the source was told to try again at once, or nil
-	changed chan struct{} // closed when the state changes or the source leaves
-}
-
-func (m *member) become(state State, reason string) {
-	if m.reason = reason; m.state == state {
-		return
-	}
-	m.state, m.since = state, time.Now()
-	m.signal()
-}
-
-// signal wakes those that wait for a change.
-func (m *member) signal() {
-	close(m.changed)
-	m.changed = make(chan struct{})
-}
 
 // memberLocked returns the member of a kind, which it makes if there is none.
 func (s *Set[T]) memberLocked(k Kind) *member {

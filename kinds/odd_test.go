@@ -167,3 +167,33 @@ func TestAServerThatHangsHoldsUpNothingElse(t *testing.T) {
 		})
 	}
 }
+
+// TestAcquireAndReleaseMayBeCalledInACallback follows a kind with another one.
+func TestAcquireAndReleaseMayBeCalledInACallback(t *testing.T) {
+	run(t, kinds.Options[whole]{}, func(s *server) {
+		s.define(widgets)
+		s.objects(widgets.name(), "default", "a")
+		s.objects("pods.", "default", "p")
+	}, func(w *world) {
+		var pods *kinds.Lease[whole]
+		w.acquire(widget)
+		must(w.set.Informer().AddWatcher(informer.WatcherFunc[whole](func(_ context.Context, e informer.Event[whole]) (err error) {
+			switch {
+			case e.Cluster() != "Widget.example.com":
+			case e.Type == informer.EventAdded:
+				pods, err = w.set.Acquire(kinds.Kind{Kind: "Pod"})
+			case e.Type == informer.EventDeleted:
+				pods.Release()
+			}
+			return err
+		}), informer.WatcherOptions{}))
+		after(time.Second)
+		w.expect("initial added Pod|p", "initial added Widget.example.com|a")
+		w.delete(widgets.name(), "default/a")
+		after(time.Second)
+		w.expect("watch deleted Widget.example.com|a")
+		if got := w.set.Informer().Engaged(); len(got) != 1 {
+			w.t.Errorf("engaged: %v", got)
+		}
+	})
+}

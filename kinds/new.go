@@ -1,0 +1,185 @@
+package kinds
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/metadata"
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/customcacheinformer/informer"
+	"github.com/customcacheinformer/informer/internal/channel"
+	"github.com/customcacheinformer/informer/internal/object"
+)
+
+// Clients are the clients of a [Set]. Give [informer.Transport] to their configuration.
+type Clients struct {
+	// Dynamic reads CRDs and APIServices, and the objects of [New]. It is required.
+	Dynamic dynamic.Interface
+	// Discovery shows the other kinds, such as clientset.Discovery(). It is required.
+	Discovery Discovery
+	// Metadata reads the objects of [NewMetadata], which requires it. New ignores it.
+	Metadata metadata.Interface
+}
+
+// Options are the options of [New] and [NewMetadata]. The zero value is ready to use.
+type Options[T informer.Object] struct {
+	// Name is the name of the set in a group, in errors and in Health. Defaults to "kinds".
+	Name string
+	// Wanted reports whether the set reads a kind that the server offers, as if something had acquired it with all of its objects. It is
+	// called again when something changes about the kind. A kind that it no longer wants leaves silently. Wanted is called from
+	// several goroutines, one at a time. It must not block, and must not call methods of the set. Nil, the default, wants none.
+	Wanted func(Offer) bool
+	// Informer has the options of the informer over all kinds. Its Name defaults to Options.Name with " objects" behind it.
+	Informer informer.Options[T]
+	// ErrorHandler is called when the CRDs or the APIServices cannot be read, and when discovery fails: once, until that works
+	// again. It is called from several goroutines. Defaults to [informer.Report].
+	ErrorHandler func(ctx context.Context, err error)
+}
+
+// New returns a set that reads whole objects. It makes no request; Run does. It returns an error if a client that it needs is nil, or in
+// the cases in which [informer.NewOverClusters] does.
+func New(clients Clients, opts Options[*unstructured.Unstructured]) (*Set[*unstructured.Unstructured], error) {
+	return newSet("New", clients, opts, func(p place, namespace string) cache.ListerWatcher {
+		if all := clients.Dynamic.Resource(p.resource); namespace == "" {
+			return informer.ListWatch(all)
+		} else {
+			return informer.ListWatch(all.Namespace(namespace))
+		}
+	})
+}
+
+// NewMetadata returns a set that reads only the metadata of objects. It makes no request; Run does. It returns an error if a client
+// is nil, or in the cases in which [informer.NewOverClusters] does.
+func NewMetadata(clients Clients, opts Options[*metav1.PartialObjectMetadata]) (*Set[*metav1.PartialObjectMetadata], error) {
+	if object.IsNil(clients.Metadata) {
+		return nil, errors.New("kinds: NewMetadata: Clients.Metadata is nil")
+	}
+	return newSet("NewMetadata", clients, opts, func(p place, namespace string) cache.ListerWatcher {
+		if all := clients.Metadata.Resource(p.resource); namespace == "" {
+			return informer.ListWatch(all)
+		} else {
+			return informer.ListWatch(all.Namespace(namespace))
+		}
+	})
+}
+
+func newSet[T informer.Object](op string, clients Clients, opts Options[T], source func(p place, namespace string) cache.ListerWatcher) (*Set[T], error) {
+	switch {
+	case object.IsNil(clients.Dynamic):
+		return nil, fmt.Errorf("kinds: %s: Clients.Dynamic is nil", op)
+	case object.IsNil(clients.Discovery):
+		return nil, fmt.Errorf("kinds: %s: Clients.Discovery is nil", op)
+	}
+	s := &Set[T]{
+		name: cmp.Or(opts.Name, "kinds"), wanted: opts.Wanted, discovery: clients.Discovery, report: opts.ErrorHandler, source: source,
+		started: make(chan struct{}), stopped: make(chan struct{}), known: make(chan struct{}), synced: make(chan struct{}), wake: make(chan struct{}, 1),
+		catalog: newCatalog(), members: map[string]*member{}, byKind: map[schema.GroupKind][]*member{},
+	}
+	if s.report == nil {
+		s.report = informer.Report
+	}
+	of := opts.Informer
+	of.Name = cmp.Or(of.Name, s.name+" objects")
+	handler := of.ErrorHandler
+	if handler == nil {
+		handler = informer.Report
+	}
+	of.ErrorHandler = func(ctx context.Context, err error) {
+		s.notice(err)
+		handler(ctx, err)
+	}
+	var err error
+	if s.objects, err = informer.NewOverClusters(of, informer.ClusterOptions{}); err != nil {
+		return nil, fmt.Errorf("kinds: %s: %w", op, err)
+	}
+	follow := func(name, what string, from schema.GroupVersionResource, sink sinkFuncs) *informer.SinkInformer[*unstructured.Unstructured] {
+		inf, failed := informer.NewSink(informer.ListWatch(clients.Dynamic.Resource(from)), sink, informer.Options[*unstructured.Unstructured]{
+			Name: name, WatchList: cmp.Or(opts.Informer.WatchList, informer.WatchListOn), ErrorHandler: func(ctx context.Context, err error) {
+				if apierrors.IsForbidden(err) {
+					err = fmt.Errorf("kinds %s: discovery, every %v, takes the place of the %s: %w", s.name, pollPause, what, err)
+				}
+				s.report(ctx, err)
+				s.ask()
+			},
+		})
+		err = errors.Join(err, failed)
+		return inf
+	}
+	s.crds = follow("CustomResourceDefinition", "CRDs", crdResource, sinkFuncs{s.putCRD, s.removeCRD})
+	s.services = follow("APIService", "APIServices", serviceResource, sinkFuncs{s.putService, s.removeService})
+	if err != nil {
+		return nil, fmt.Errorf("kinds: %s: %w", op, err)
+	}
+	return s, nil
+}
+
+// Run follows the kinds until ctx ends, and then returns nil. The kinds that are read then stay as they are. A second Run returns an error
+// that wraps [informer.ErrAlreadyRun].
+func (s *Set[T]) Run(ctx context.Context) error {
+	if !s.hasRun.CompareAndSwap(false, true) {
+		return fmt.Errorf("kinds %s: %w", s.name, informer.ErrAlreadyRun)
+	}
+	defer close(s.stopped)
+	close(s.started)
+	var running sync.WaitGroup
+	for _, inf := range []*informer.SinkInformer[*unstructured.Unstructured]{s.crds, s.services} {
+		running.Go(func() {
+			if err := inf.Run(ctx); err != nil {
+				s.report(ctx, fmt.Errorf("kinds %s: %w", s.name, err))
+			}
+		})
+	}
+	running.Go(func() { s.discover(ctx) })
+	running.Go(func() { s.awaitFirst(ctx) })
+	running.Wait()
+	return nil
+}
+
+// awaitFirst waits for the lists of the first kinds.
+func (s *Set[T]) awaitFirst(ctx context.Context) {
+	select {
+	case <-s.known:
+	case <-ctx.Done():
+		return
+	}
+	patience, cancel := context.WithTimeout(ctx, firstWait)
+	defer cancel()
+	for _, name := range s.objects.Engaged() {
+		_ = s.objects.WaitForSyncIn(patience, name) // one that has left, or takes too long, is not waited for
+	}
+	if ctx.Err() == nil {
+		close(s.synced)
+	}
+}
+
+// WaitForSync blocks until the set knows which kinds the server offers, and those of them that are wanted or acquired are listed. It waits
+// for the lists for 30 s at most. If ctx or the set ends first, it returns an [*informer.SyncError].
+func (s *Set[T]) WaitForSync(ctx context.Context) error {
+	err := informer.ErrStopped
+	select {
+	case <-s.synced:
+	case <-s.stopped:
+	case <-ctx.Done():
+		err = ctx.Err()
+	}
+	if channel.Closed(s.synced) {
+		return nil
+	}
+	late := []string{"the lists of the first kinds"}
+	if !channel.Closed(s.known) {
+		late = []string{"the kinds of the server"}
+	}
+	if !channel.Closed(s.started) {
+		late = append(late, "Run")
+	}
+	return &informer.SyncError{Informer: s.name, Late: late, Reason: s.trouble(), Err: err}
+}
