@@ -81,7 +81,7 @@ func TestTheRootModuleNeedsOnlyWhatItSays(t *testing.T) {
 	}
 
 	library := regexp.MustCompile(`^(k8s\.io/(client-go|apimachinery|utils|klog/v2)|github\.com/customcacheinformer/informer)(/|$)`)
-	for _, pkg := range []string{".", "./debug", "./enqueue", "./indexes", "./informertest", "./store", "./store/storetest"} {
+	for _, pkg := range []string{".", "./debug", "./enqueue", "./indexes", "./informertest", "./kinds", "./store", "./store/storetest"} {
 		for _, path := range goList(t, "-f", `{{join .Imports "\n"}}`, pkg) {
 			first, _, _ := strings.Cut(path, "/")
 			if strings.Contains(first, ".") && !library.MatchString(path) {

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -127,4 +128,74 @@ func TestAMoveComparesTheContents(t *testing.T) {
 		w.check([]string{"east", "west"}, v)
 		check(t, "events after the move", v.take(), []string{"watch updated east|a"})
 	})
+}
+
+func TestAMoveThatCannotBeMadeIsAnError(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, options{})
+		w.engage("east", testkit.Object("a", "1"))
+		src := informer.ClusterSource{Source: w.sources["east"]}
+		refuses(t, w.Move("east", informer.ClusterSource{}), "the source (lw) is nil")
+		refuses(t, w.Move("", src), "the name is empty")
+		refuses(t, w.Move("west", src), "not engaged")
+		if err := w.Move("east", src); err != nil { // before Run
+			t.Error(err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error)
+		go func() { done <- w.Run(ctx) }()
+		time.Sleep(time.Second)
+		w.check([]string{"east"})
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+		if err := w.Move("east", src); !errors.Is(err, informer.ErrStopped) {
+			t.Errorf("after the end: %v", err)
+		}
+	})
+}
+
+// TestTheOptionsOfARequestAreThoseOfTheCluster has a selector for one of two clusters, which goes with its source.
+func TestTheOptionsOfARequestAreThoseOfTheCluster(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		asked := map[string]map[string]bool{"east": {}, "west": {}}
+		w := newWorld(t, options{TweakListOptions: func(opts *metav1.ListOptions) { opts.FieldSelector = "all" }})
+		from := func(name, selector string) informer.ClusterSource {
+			src := informer.ClusterSource{Source: &asking{w.cluster(name), asked[name]}, UID: "1"}
+			if selector != "" {
+				src.TweakListOptions = func(opts *metav1.ListOptions) { opts.LabelSelector = selector }
+			}
+			return src
+		}
+		if err := errors.Join(w.Engage("east", from("east", "a")), w.Engage("west", from("west", ""))); err != nil {
+			t.Fatal(err)
+		}
+		testkit.Start(t, w.CustomCacheInformer)
+		time.Sleep(time.Second)
+		if err := w.Replace("east", from("east", "b")); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Second)
+		check(t, "east", asked["east"], map[string]bool{"all a": true, "all b": true})
+		check(t, "west", asked["west"], map[string]bool{"all ": true})
+	})
+}
+
+// asking notes the selectors of requests. It finds objects without them.
+type asking struct {
+	*source
+	selectors map[string]bool
+}
+
+func (a *asking) ListWithContext(ctx context.Context, opts metav1.ListOptions) (runtime.Object, error) {
+	a.selectors[opts.FieldSelector+" "+opts.LabelSelector] = true
+	opts.FieldSelector, opts.LabelSelector = "", ""
+	return a.source.ListWithContext(ctx, opts)
+}
+
+func (a *asking) WatchWithContext(ctx context.Context, opts metav1.ListOptions) (watch.Interface, error) {
+	a.selectors[opts.FieldSelector+" "+opts.LabelSelector] = true
+	opts.FieldSelector, opts.LabelSelector = "", ""
+	return a.source.WatchWithContext(ctx, opts)
 }
