@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -162,7 +163,7 @@ func TestTheOptionsOfARequestAreThoseOfTheCluster(t *testing.T) {
 		asked := map[string]map[string]bool{"east": {}, "west": {}}
 		w := newWorld(t, options{TweakListOptions: func(opts *metav1.ListOptions) { opts.FieldSelector = "all" }})
 		from := func(name, selector string) informer.ClusterSource {
-			src := informer.ClusterSource{Source: &asking{w.cluster(name), asked[name]}, UID: "1"}
+			src := informer.ClusterSource{Source: &asking{source: w.cluster(name), selectors: asked[name]}, UID: "1"}
 			if selector != "" {
 				src.TweakListOptions = func(opts *metav1.ListOptions) { opts.LabelSelector = selector }
 			}
@@ -185,17 +186,23 @@ func TestTheOptionsOfARequestAreThoseOfTheCluster(t *testing.T) {
 // asking notes the selectors of requests. It finds objects without them.
 type asking struct {
 	*source
+	mu        sync.Mutex
 	selectors map[string]bool
 }
 
-func (a *asking) ListWithContext(ctx context.Context, opts metav1.ListOptions) (runtime.Object, error) {
+func (a *asking) note(opts *metav1.ListOptions) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
 	a.selectors[opts.FieldSelector+" "+opts.LabelSelector] = true
 	opts.FieldSelector, opts.LabelSelector = "", ""
+}
+
+func (a *asking) ListWithContext(ctx context.Context, opts metav1.ListOptions) (runtime.Object, error) {
+	a.note(&opts)
 	return a.source.ListWithContext(ctx, opts)
 }
 
 func (a *asking) WatchWithContext(ctx context.Context, opts metav1.ListOptions) (watch.Interface, error) {
-	a.selectors[opts.FieldSelector+" "+opts.LabelSelector] = true
-	opts.FieldSelector, opts.LabelSelector = "", ""
+	a.note(&opts)
 	return a.source.WatchWithContext(ctx, opts)
 }

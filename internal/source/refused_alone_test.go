@@ -54,6 +54,14 @@ func TestARefusedStreamAndAFailedListAreReportedAsAFailedList(t *testing.T) {
 	}
 }
 
+// client-go would ask for the stream again, without a pause, for as long as the server answers so.
+func TestAnExpiredStreamOfTheFirstStateIsFollowedByAList(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := startAlone(t, streaming(), "", fails(errExpired), lists("5"))
+		p.expect(lines("stream", "list as of 0", "watch from 5"), lines(`list [] at "5"`), nil)
+	})
+}
+
 func TestAServerThatRefusesAStreamIsProbedBeforeAList(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := startAlone(t, streaming(), "", ends(complete("5"), modified("a", "6")), fails(errExpired), fails(refusals["503"]), lists("4"), lists("4"))
