@@ -160,10 +160,10 @@ func TestAMoveThatCannotBeMadeIsAnError(t *testing.T) {
 // TestTheOptionsOfARequestAreThoseOfTheCluster has a selector for one of two clusters, which goes with its source.
 func TestTheOptionsOfARequestAreThoseOfTheCluster(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		asked := map[string]map[string]bool{"east": {}, "west": {}}
+		asked, mu := map[string]map[string]bool{"east": {}, "west": {}}, &sync.Mutex{}
 		w := newWorld(t, options{TweakListOptions: func(opts *metav1.ListOptions) { opts.FieldSelector = "all" }})
 		from := func(name, selector string) informer.ClusterSource {
-			src := informer.ClusterSource{Source: &asking{source: w.cluster(name), selectors: asked[name]}, UID: "1"}
+			src := informer.ClusterSource{Source: &asking{w.cluster(name), mu, asked[name]}, UID: "1"}
 			if selector != "" {
 				src.TweakListOptions = func(opts *metav1.ListOptions) { opts.LabelSelector = selector }
 			}
@@ -178,6 +178,8 @@ func TestTheOptionsOfARequestAreThoseOfTheCluster(t *testing.T) {
 			t.Fatal(err)
 		}
 		time.Sleep(time.Second)
+		mu.Lock()
+		defer mu.Unlock()
 		check(t, "east", asked["east"], map[string]bool{"all a": true, "all b": true})
 		check(t, "west", asked["west"], map[string]bool{"all ": true})
 	})
@@ -186,7 +188,7 @@ func TestTheOptionsOfARequestAreThoseOfTheCluster(t *testing.T) {
 // asking notes the selectors of requests. It finds objects without them.
 type asking struct {
 	*source
-	mu        sync.Mutex
+	mu        *sync.Mutex // protects selectors
 	selectors map[string]bool
 }
 
