@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"reflect"
 	"slices"
 	"strconv"
@@ -39,13 +40,13 @@ type sharded[K comparable] struct {
 	ended   bool
 	// These are by source, of those of clusters.
 	cut    map[string]time.Time // since when it has not been connected
-	behind map[string]time.Time // since when a bucket has waited for a version of it
+	behind map[string]answer    // the first version that a bucket has waited for in vain, and since when
 
 	asking  sync.Mutex // protects answers, and is held during requests
 	answers map[string]answer
 }
 
-// answer is how far a source was at a time.
+// answer is how far a source was, or was to be, at a time.
 type answer struct {
 	version string // "" if it has not answered
 	at      time.Time
@@ -97,7 +98,7 @@ func (c *Controller[K]) divide() error {
 	if t := reflect.TypeFor[K](); c.set.ByNamespace() && t != reflect.TypeFor[types.NamespacedName]() {
 		return fmt.Errorf("Options.Shards divides by namespace, which keys of type %v do not allow: they must be NamespacedNames", t)
 	}
-	c.shard = &sharded[K]{controller: c, set: c.set, told: map[string]string{}, answers: map[string]answer{}, cut: map[string]time.Time{}, behind: map[string]time.Time{}}
+	c.shard = &sharded[K]{controller: c, set: c.set, told: map[string]string{}, answers: map[string]answer{}, cut: map[string]time.Time{}, behind: map[string]answer{}}
 	return nil
 }
 
@@ -135,9 +136,8 @@ func (s *sharded[K]) eachInReach(f func(name string, of cache, v informer.Source
 		since, cut := s.cut[name]
 		late, behind := s.behind[name]
 		s.mu.Unlock()
-		cut = cut && v.Watching == 0 && time.Since(since) >= outOfReach
-		behind = behind && time.Since(late) >= outOfReach
-		if !cut && !behind {
+		long := cut && v.Watching == 0 && time.Since(since) >= outOfReach || behind && time.Since(late.at) >= outOfReach
+		if !long {
 			f(name, of, v)
 		}
 	})
@@ -180,34 +180,32 @@ func (s *sharded[K]) CatchUp(ctx context.Context, seen sharding.Versions) error 
 	var waits sync.WaitGroup
 	var mu sync.Mutex
 	var errs []error
+	late := map[string]answer{}
 	s.eachInReach(func(name string, of cache, v informer.SourceVersions) {
 		version := seen[name]
 		if _, err := resourceversion.CompareResourceVersion(version, version); err != nil || notAfter(version, v.ResourceVersion) {
 			return // there is none, nothing can be compared, or it is there
 		}
 		waits.Go(func() {
+			begun := time.Now()
 			err := waitForVersion(ctx, of, v, version)
-			if v.Cluster != "" {
-				s.note(name, err != nil)
-			}
 			mu.Lock()
 			defer mu.Unlock()
+			if err != nil && v.Cluster != "" {
+				late[name] = answer{version, begun}
+			}
 			errs = append(errs, err)
 		})
 	})
 	waits.Wait()
-	return errors.Join(errs...)
-}
-
-// note notes whether a cluster is behind.
-func (s *sharded[K]) note(name string, behind bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if !behind {
-		delete(s.behind, name)
-	} else if s.behind[name].IsZero() {
-		s.behind[name] = time.Now()
+	for name, since := range late {
+		if _, known := s.behind[name]; !known {
+			s.behind[name] = since
+		}
 	}
+	return errors.Join(errs...)
 }
 
 func (s *sharded[K]) Missing(ctx context.Context, seen sharding.Versions) sharding.Versions {
@@ -262,14 +260,17 @@ func (s *sharded[K]) Fresh(ctx context.Context, d time.Duration) error {
 }
 
 // Connected returns true for clusters if one of them is connected. The set calls it every few seconds, so it also
-// notes since when each cluster has been cut off.
+// notes since when each cluster has been cut off, and which are no longer behind.
 func (s *sharded[K]) Connected() bool {
 	open, some, one := true, false, false
-	cut := map[string]time.Time{}
+	cut, behind := map[string]time.Time{}, map[string]answer{}
 	s.mu.Lock()
-	before := s.cut
+	before, late := s.cut, maps.Clone(s.behind)
 	s.mu.Unlock()
 	s.eachCache(func(name string, _ cache, v informer.SourceVersions) {
+		if was, ok := late[name]; ok && !notAfter(was.version, v.ResourceVersion) {
+			behind[name] = was
+		}
 		switch {
 		case v.Cluster == "":
 			open = open && v.Watching > 0
@@ -281,7 +282,7 @@ func (s *sharded[K]) Connected() bool {
 		}
 	})
 	s.mu.Lock()
-	s.cut = cut
+	s.cut, s.behind = cut, behind
 	s.mu.Unlock()
 	return open && (one || !some)
 }

@@ -36,7 +36,7 @@ func TestAManagersInformersAreObserved(t *testing.T) {
 	w.until("it is reconciled", func() bool { return reconciled.of("w") > 0 })
 
 	answer := scraped()
-	if err := scrape.Compare(strings.NewReader(answer), "informer_", "-informer_reconcile_", "-informer_shards_", "-informer_member_", "-informer_namespaces", "-informer_clusters"); err != nil {
+	if err := scrape.Compare(strings.NewReader(answer), "informer_", "-informer_reconcile_", "-informer_shards_", "-informer_member_", "-informer_namespaces", "-informer_cluster", "-informer_kinds"); err != nil {
 		t.Error(err)
 	}
 	for _, want := range []string{`informer_objects{informer="Widget"} 1`, `informer_synced{informer="Part"} 1`, `controller_runtime_reconcile_total{controller="widgets"`} {

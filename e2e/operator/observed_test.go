@@ -55,7 +55,7 @@ func TestTheOperatorIsObserved(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := scrape.Compare(strings.NewReader(metrics), "informer_", "workqueue_", "-informer_shards_", "-informer_member_", "-informer_namespaces", "-informer_clusters"); err != nil {
+	if err := scrape.Compare(strings.NewReader(metrics), "informer_", "workqueue_", "-informer_shards_", "-informer_member_", "-informer_namespaces", "-informer_cluster", "-informer_kinds"); err != nil {
 		t.Error(err)
 	}
 	for _, want := range []string{`informer_objects{informer="Website"} 1`, `informer_objects{informer="Ingress"} 1`, `workqueue_adds_total{name="website"}`} {

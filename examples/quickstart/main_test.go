@@ -65,7 +65,7 @@ func TestTheQuickstartServesItsPageAndItsMetrics(t *testing.T) {
 		t.Errorf("the page does not show the slow watcher:\n%s", got)
 	}
 	metrics := fetch(t, strings.Replace(page, "/debug/informers", "/metrics", 1))
-	if err := scrape.Compare(strings.NewReader(metrics), "informer_", "-informer_reconcile_", "-informer_shards_", "-informer_member_", "-informer_namespaces", "-informer_clusters"); err != nil {
+	if err := scrape.Compare(strings.NewReader(metrics), "informer_", "-informer_reconcile_", "-informer_shards_", "-informer_member_", "-informer_namespaces", "-informer_cluster", "-informer_kinds"); err != nil {
 		t.Error(err)
 	}
 	for _, watcher := range []string{"quick", "slow", "late"} {
