@@ -33,7 +33,7 @@ const tombTime = 10 * time.Minute
 type catalog struct {
 	listed  bool                        // the set may list CRDs, and all of them have come
 	blind   bool                        // the CRDs cannot be listed, so discovery decides
-	asked   bool                        // discovery has worked once
+	asked   bool                        // discovery has worked, and if it decides, since the CRDs cannot be listed
 	found   map[schema.GroupKind]*Offer // by discovery
 	groups  map[string]bool             // in the last discovery
 	broken  map[string]error            // the groups for which the last discovery was not complete
@@ -161,7 +161,7 @@ func (c *catalog) defined(of schema.GroupKind) *definition {
 func (c *catalog) shown(of schema.GroupKind) *Offer {
 	d := c.found[of]
 	switch {
-	case d == nil || !c.listed && !c.blind:
+	case d == nil || !c.listed && !c.blind || c.blind && !c.asked:
 		return nil
 	case c.blind:
 		return d

@@ -96,6 +96,12 @@ func (s *Set[T]) look() {
 	blind := apierrors.IsForbidden(failing) || !synced && failing != nil
 	listed := synced && !blind
 	changed := blind != s.catalog.blind || listed != s.catalog.listed
+	if blind && !s.catalog.blind { // the last discovery may be older than the CRDs that were known
+		s.catalog.asked = false
+		for _, m := range s.members {
+			m.missed, m.absent = time.Time{}, false
+		}
+	}
 	s.catalog.blind, s.catalog.listed, s.servicesForbidden = blind, listed, forbidden
 	if changed {
 		s.settleAllLocked()
