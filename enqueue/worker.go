@@ -263,8 +263,10 @@ func (w *worker[K]) fail(ctx context.Context, key K, err error) {
 // isPermanent reports whether no other attempt may succeed before an event. An informer that does not read the cluster of key yet
 // may read it soon, although ErrNotEngaged is permanent otherwise.
 func isPermanent(key any, err error) bool {
-	_, in := key.(Key)
-	return errors.Is(err, informer.ErrPermanent) && !(in && errors.Is(err, informer.ErrNotEngaged))
+	if _, in := key.(Key); in && errors.Is(err, informer.ErrNotEngaged) {
+		return false
+	}
+	return errors.Is(err, informer.ErrPermanent)
 }
 
 func report(ctx context.Context, err error) { membership.Report(ctx, err, logError) }

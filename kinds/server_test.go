@@ -236,20 +236,14 @@ func (s *server) RoundTrip(r *http.Request) (*http.Response, error) {
 		_ = reader.Close()
 		return nil, r.Context().Err()
 	}
-	stop := func() { _ = reader.CloseWithError(r.Context().Err()) }
-	return &http.Response{StatusCode: w.code, Header: w.header, Body: body{reader, r, done}, Request: r, ProtoMajor: 1, ProtoMinor: 1}, afterwards(r, stop, done)
-}
-
-// afterwards ends the body of a request when its ctx ends.
-func afterwards(r *http.Request, stop func(), done chan struct{}) error {
-	go func() {
+	go func() { // ends the body with the ctx
 		select {
 		case <-r.Context().Done():
-			stop()
+			_ = reader.CloseWithError(r.Context().Err())
 		case <-done:
 		}
 	}()
-	return nil
+	return &http.Response{StatusCode: w.code, Header: w.header, Body: body{reader, r, done}, Request: r, ProtoMajor: 1, ProtoMinor: 1}, nil
 }
 
 type body struct {

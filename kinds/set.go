@@ -75,6 +75,7 @@ func (s *Set[T]) ask() {
 // State is the state of a kind that a [Set] is to read.
 type State string
 
+// The states of a kind.
 const (
 	Waiting State = "waiting" // the kind is not served, and nothing of it is known
 	Reading State = "reading" // the kind is served, and its objects are read
