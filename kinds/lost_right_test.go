@@ -40,6 +40,7 @@ func TestTheLossOfTheRightToCRDsChangesNothing(t *testing.T) {
 			w.service("other.example.com", "True")
 			after(time.Minute)
 			w.objects(widgets.name(), "default", "a")
+			after(time.Second)
 			both := widgets
 			both.versions = []string{"v2", "v1"}
 			w.define(both)
