@@ -28,6 +28,12 @@ func TestMain(m *testing.M) {
 		liveUntilKilled(text)
 		return
 	}
+	if os.Getenv(manyKindsVariable) != "" {
+		if err := serveManyKinds(context.Background()); err != nil {
+			log.Fatal(err)
+		}
+		return
+	}
 	var err error
 	if server, err = apiserver.Start(context.Background()); err != nil {
 		log.Fatal(err)
