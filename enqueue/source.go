@@ -117,9 +117,10 @@ func watches[T informer.Object, K comparable](function string, inf *informer.Cus
 //
 // The function of a [Watches] does not get the cluster, so NewController returns an error for it: see [WatchesIn].
 //
-// With Options.Shards, a replica that takes over keys waits until it has read what the last one had, in each cluster. It does
-// not wait for a cluster that it has not reached for 30 s: until it reaches it, calls for the keys of that cluster may see an older
-// state than the last replica had. Each Lease has a version for each cluster, in some 60 bytes.
+// With Options.Shards, a replica that takes over keys waits until it has read what the last one had, in each cluster. After 30 s it
+// does not wait for a cluster that it cannot reach or that is behind: until it reaches it, calls for the keys of that cluster may see an
+// older state than the last replica had. A session's Lease has about 170 bytes for each cluster and informer, of the 256 KiB that
+// Kubernetes allows.
 func InClusters(s Source[types.NamespacedName]) Source[Key] {
 	if s.inClusters == nil {
 		return Source[Key]{err: errors.New("InClusters: the source is neither a For nor an Owns: for a Watches, use WatchesIn")}
