@@ -395,6 +395,18 @@ func TestAReleaseIsSilentAndAnotherLeaseKeepsTheKind(t *testing.T) {
 		if got := own.take(); len(own.events) != 3 || got != nil {
 			w.t.Errorf("the watcher of one kind got %q", own.events)
 		}
+		// An object that both kinds have comes, changes and goes.
+		w.objects(widgets.name(), "default", "c")
+		after(time.Second)
+		w.objects(widgets.name(), "default", "c")
+		after(time.Second)
+		w.delete(widgets.name(), "default/c")
+		after(time.Second)
+		w.expect("watch added Widget.example.com|c", "watch updated Widget.example.com|c", "watch deleted Widget.example.com|c",
+			"watch added Widget.example.com:default?app+in+(a,c)|c", "watch updated Widget.example.com:default?app+in+(a,c)|c", "watch deleted Widget.example.com:default?app+in+(a,c)|c")
+		if len(own.events) != 6 {
+			w.t.Errorf("the watcher of one kind got %q", own.events)
+		}
 		one.Release()
 		one.Release()
 		if objs, err := two.List("", nil); len(objs) != 3 || err != nil {
@@ -404,8 +416,8 @@ func TestAReleaseIsSilentAndAnotherLeaseKeepsTheKind(t *testing.T) {
 		w.objects(widgets.name(), "default", "a")
 		after(time.Second)
 		w.expect("watch updated Widget.example.com:default?app+in+(a,c)|a")
-		if len(own.events) != 3 {
-			w.t.Errorf("after its end, the watcher of one kind got %q", own.events[3:])
+		if len(own.events) != 6 {
+			w.t.Errorf("after its end, the watcher of one kind got %q", own.events[6:])
 		}
 		some.Release()
 		after(time.Second)
