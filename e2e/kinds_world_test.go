@@ -334,7 +334,7 @@ func (w *kindsWorld) of(t *testing.T) {
 	defer w.mu.Unlock()
 	w.t = t
 	for _, k := range w.all {
-		k.world.t = t
+		k.t = t
 	}
 }
 
