@@ -1,10 +1,13 @@
 package e2e_test
 
 import (
+	"bytes"
 	"encoding/json"
 	"net/http"
 	"net/http/httptest"
+	"path"
 	"strings"
+	"sync"
 	"sync/atomic"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -17,9 +20,51 @@ import (
 type aggregator struct {
 	main, other http.Handler
 	state       atomic.Value // "" if the group is not aggregated, "True" if it is, and "False" if its server does not answer
+	traffic     sync.Map     // a *traffic for each resource
+}
+
+// traffic counts the lists of a resource, and those of them that came although the server has not ended its last watch.
+type traffic struct {
+	watching       atomic.Bool // since the server answered a watch, and until it ends it
+	lists, unasked atomic.Int64
+}
+
+func (a *aggregator) trafficOf(resource string) *traffic {
+	t, _ := a.traffic.LoadOrStore(resource, &traffic{})
+	return t.(*traffic)
+}
+
+// watched is the answer to a watch.
+type watched struct {
+	http.ResponseWriter
+	*traffic
+}
+
+func (w watched) Unwrap() http.ResponseWriter { return w.ResponseWriter }
+
+func (w watched) WriteHeader(code int) {
+	w.watching.Store(code == http.StatusOK)
+	w.ResponseWriter.WriteHeader(code)
+}
+
+func (w watched) Write(body []byte) (int, error) {
+	if bytes.Contains(body, []byte(`"type":"ERROR"`)) {
+		w.watching.Store(false)
+	}
+	return w.ResponseWriter.Write(body)
 }
 
 func (a *aggregator) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	count, query := a.trafficOf(path.Base(r.URL.Path)), r.URL.Query()
+	if query.Get("watch") == "" || query.Get("sendInitialEvents") == "true" {
+		count.lists.Add(1)
+		if count.watching.Load() {
+			count.unasked.Add(1)
+		}
+	}
+	if query.Get("watch") != "" {
+		w = watched{w, count}
+	}
 	state, _ := a.state.Load().(string)
 	switch {
 	case r.URL.Path == "/apis":

@@ -69,8 +69,9 @@ type kind struct {
 	webhook bool      // conversion needs a webhook that nobody serves
 	note    string    // in the schema
 	gone    bool      // it is not served
-	changed bool      // in the last turn. The server ends the watches of a CRD soon after a change, with a 410, perhaps in this turn.
 	listed  time.Time // when it was listed, at the last check
+	lists   int64     // the requests of lists, at the last check
+	unasked int64     // those that had no reason
 }
 
 // kindsClients returns the clients of a set, without a limit of requests.
@@ -165,7 +166,6 @@ func newKindsWorld(t *testing.T) *kindsWorld {
 	for _, k := range w.all {
 		k.writes(20)
 		k.check()
-		k.changed = true
 	}
 	return w
 }
@@ -435,12 +435,14 @@ func (k *kind) settles() {
 }
 
 // check settles, and fails the test unless the events are among the writes since the last check, in order, and each once. If the set has not
-// listed the kind since then, each write must have an event.
-func (k *kind) check() (listed bool) {
+// listed the kind since then, each write must have an event. It reports whether the set has listed the kind although its last watch was open.
+func (k *kind) check() (unasked bool) {
 	k.t.Helper()
 	k.settles()
-	list := k.in.health(k.name).LastList
-	listed, k.listed = list.Sub(k.listed) > 50*time.Millisecond, list // Health rounds
+	count, list := k.in.aggregator.trafficOf(k.plural), k.in.health(k.name).LastList
+	lists, before := count.lists.Load(), k.unasked
+	listed := lists > k.lists || list.Sub(k.listed) > 50*time.Millisecond // a list of the last turn may have ended in this one; Health rounds
+	k.listed, k.lists, k.unasked = list, lists, count.unasked.Load()
 	k.in.mu.Lock()
 	defer k.in.mu.Unlock()
 	for name, told := range k.in.told[k.name] {
@@ -461,5 +463,5 @@ func (k *kind) check() (listed bool) {
 		k.in.writes += len(wrote)
 	}
 	k.wrote, k.in.told[k.name] = map[string][]moment{}, map[string][]moment{}
-	return listed
+	return k.unasked > before
 }
