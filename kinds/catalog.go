@@ -26,8 +26,10 @@ type service struct {
 	reason string // why the server is not available, "" if it is
 }
 
-// tombTime is how long discovery may show a kind whose CRD or APIService is gone.
-const tombTime = 10 * time.Minute
+const (
+	coldTime = time.Second      // how long a CRD or APIService must be gone until its objects are: they may be those of the next one
+	tombTime = 10 * time.Minute // how long discovery may show a kind whose CRD or APIService is gone
+)
 
 // catalog is what is known of the kinds of the server. It owns no goroutine, and its user locks it.
 type catalog struct {
@@ -90,6 +92,9 @@ func (c *catalog) bury(name string) {
 	maps.DeleteFunc(c.tombs, func(_ string, at time.Time) bool { return time.Since(at) > tombTime })
 	c.tombs[name] = time.Now()
 }
+
+// cold reports whether a tomb is so old that the watch of the CRDs would have shown the next CRD of that name.
+func (c *catalog) cold(name string) bool { return time.Since(c.tombs[name]) >= coldTime }
 
 // putService takes an APIService with a server of its own.
 func (c *catalog) putService(name string, s service) {
@@ -206,11 +211,7 @@ func (c *catalog) find(k Kind, at *place, absent bool) finding {
 		if name := c.serviceOf(of.Group); name != "" && c.services[name].reason != "" {
 			f.why = fmt.Sprintf("the APIService %s is not available: %s", name, c.services[name].reason)
 		}
-		f = f.at(k, *d, place{})
-		if c.blind && at != nil {
-			f.uid = at.uid // nothing shows another one
-		}
-		return f
+		return f.at(k, *d, place{})
 	}
 	return c.missing(of, at, absent)
 }
@@ -220,9 +221,10 @@ func (c *catalog) missing(of schema.GroupKind, at *place, absent bool) finding {
 	_, buried := c.tombs[of.Group]
 	switch failed := c.broken[of.Group]; {
 	case c.listed && !c.blind && at != nil && at.uid != "":
-		return finding{gone: true, why: "the CRD was deleted"}
+		crd := at.resource.GroupResource().String()
+		return finding{gone: absent || c.cold(crd), why: "the CRD was deleted"}
 	case c.listed && !c.blind && at != nil && buried:
-		return finding{gone: true, why: "the APIServices of group " + of.Group + " were deleted"}
+		return finding{gone: absent || c.cold(of.Group), why: "the APIServices of group " + of.Group + " were deleted"}
 	case !c.listed && !c.blind:
 		return finding{why: "the CRDs are not listed yet"}
 	case c.failure != nil:

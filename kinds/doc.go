@@ -23,8 +23,9 @@
 // # Guarantees
 //
 //  1. A kind is read from when it is served until it is gone or released. Until it is served, [KindHealth] has the reason why it is not.
-//  2. A kind delivers deletes if an object was deleted, or if the kind is gone: its CRD was deleted, is absent from a complete list of CRDs, or is
-//     another one of the same name; or all APIServices of its group were deleted. The last ones have [informer.OriginLeft].
+//  2. A kind delivers deletes if an object was deleted, or if the kind is gone: its CRD was deleted, or is absent from a complete list of CRDs;
+//     or all APIServices of its group were deleted. Those of a kind that is gone have [informer.OriginLeft]. If the CRD was created again, the kind
+//     is listed, and only the objects that are no longer there are deleted.
 //  3. Any other trouble parks a kind: its objects stay, and the set tries again. This is so for a 403, a 404, a 410, a conversion webhook
 //     that fails, a list that expires, a discovery that fails for its group or as a whole, a CRD that is not established or whose names are not
 //     accepted, and an APIService that is not available. Such a kind delays no other.

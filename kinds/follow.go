@@ -32,6 +32,7 @@ func (s *Set[T]) removeCRD(name string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.settleLocked(s.catalog.remove(name)...)
+	s.ask() // which takes longer than coldTime
 }
 
 // putService takes an APIService. The kinds of its group may be others now, which only discovery shows.
@@ -201,10 +202,10 @@ func (s *Set[T]) learn(ctx context.Context) (again time.Duration, err error) {
 	return 0, nil
 }
 
-// missesLocked reports whether a kind is gone if the next discovery does not show it either.
+// missesLocked reports whether a kind is gone, unless something shows it again.
 func (s *Set[T]) missesLocked() bool {
 	for _, m := range s.members {
-		if m.at != nil && !m.missed.IsZero() && s.catalog.find(m.kind, m.at, true).gone {
+		if m.at != nil && s.catalog.find(m.kind, m.at, true).gone {
 			return true
 		}
 	}

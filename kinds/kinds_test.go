@@ -12,6 +12,8 @@ import (
 	"github.com/customcacheinformer/informer/kinds"
 )
 
+const goneTime = 3 * time.Second // after the delete of a CRD, until the objects are gone
+
 // These events are those of the kind Widget.
 func widgetEvents(events ...string) []string {
 	for n, e := range events {
@@ -38,7 +40,7 @@ func TestAKindIsReadWhileItsCRDIsThere(t *testing.T) {
 		w.is("Widget.example.com", kinds.Reading, "")
 		w.expect(widgetEvents("initial added|a", "initial added|b")...)
 		w.undefine(widgets)
-		after(time.Second)
+		after(goneTime)
 		w.is("Widget.example.com", kinds.Waiting, "the CRD was deleted")
 		w.expect(widgetEvents("left deleted|a", "left deleted|b")...)
 		w.define(widgets)
@@ -217,7 +219,7 @@ func TestACRDThatIsCreatedAgainIsANewKind(t *testing.T) {
 				}
 				w.objects(again.name(), namespace, "a")
 				after(time.Minute)
-				w.expect(widgetEvents("watch added|a"+in, "left deleted|a", "left deleted|b")...)
+				w.expect(widgetEvents("watch added|a"+in, "relist deleted|a", "relist deleted|b")...)
 				if h := l.Health(); h.State != kinds.Reading || h.Namespaced != (namespace != "") || h.Resource != again.plural {
 					w.t.Errorf("%+v", h)
 				}
@@ -235,9 +237,12 @@ func TestACRDThatIsCreatedAgainIsANewKind(t *testing.T) {
 				w.undefine(again)
 				w.define(widgets)
 				w.objects(widgets.name(), "default", "z")
-				after(time.Second)
+				after(time.Minute) // its watch is ahead, if the path is the same
 				w.do(func() { w.fail = nil })
 				after(2 * time.Minute)
+				if n := w.log.count("|z"); n != 1 {
+					w.t.Errorf("%d events of the new object: %q", n, w.log.events)
+				}
 				objs, err := w.set.Informer().In("Widget.example.com").List("", nil)
 				if len(objs) != 1 || err != nil || objs[0].GetName() != "z" {
 					w.t.Errorf("the informer has %v (%v)", objs, err)
@@ -278,7 +283,7 @@ func TestAnAggregatedKindGoesWithItsGroup(t *testing.T) {
 		w.expect()
 
 		w.delete(servicesName, "v1.wardle.example.com")
-		after(time.Second)
+		after(goneTime)
 		w.is("Flunder.wardle.example.com", kinds.Waiting, "APIServices of group wardle.example.com were deleted")
 		w.expect("left deleted Flunder.wardle.example.com|a")
 		// Discovery shows the group for some time still, until it does not.
@@ -373,7 +378,7 @@ func TestDiscoveryTakesThePlaceOfTheCRDs(t *testing.T) {
 			w.t.Errorf("%d discoveries in an hour", polls)
 		}
 		w.undefine(widgets)
-		after(time.Second)
+		after(goneTime)
 		w.expect(widgetEvents("left deleted|b")...)
 	})
 }
@@ -485,7 +490,7 @@ func TestWantedChoosesAmongTheOffers(t *testing.T) {
 		w.define(c)
 		after(time.Second)
 		w.undefine(c)
-		after(time.Second)
+		after(goneTime)
 		w.expect(widgetEvents("initial added|a", "left deleted|a")...)
 		if h := w.set.Health(); len(h.Kinds) != 0 {
 			w.t.Errorf("%+v", h)

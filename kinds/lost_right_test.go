@@ -31,8 +31,9 @@ func TestTheLossOfTheRightToCRDsChangesNothing(t *testing.T) {
 			cluster := widgets
 			cluster.scope = "Cluster"
 			w.define(cluster)
+			after(goneTime)
 			w.objects(widgets.name(), "", "a")
-			return "initial added|a"
+			return "watch added|a"
 		},
 		"another version is preferred since": func(w *world) string {
 			w.define(widgets)

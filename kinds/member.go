@@ -1,6 +1,7 @@
 package kinds
 
 import (
+	"cmp"
 	"errors"
 	"slices"
 	"time"
@@ -83,10 +84,11 @@ func (s *Set[T]) readLocked(m *member, p place) (err error) {
 	from := informer.ClusterSource{Source: s.source(p, m.kind.Namespace), TweakListOptions: m.kind.tweak(), UID: m.uid}
 	last, _ := s.failed.Load(m.name)
 	failed := last != nil && last != m.woken
-	switch at := m.at; {
-	case at != nil && at.isAnother(p): // the objects of the old kind leave before those of the new one come
-		s.leaveLocked(m, informer.LeaveDeleted)
-		fallthrough
+	at := m.at
+	if at != nil { // the UID may not be known, before or now
+		at.uid, p.uid = cmp.Or(at.uid, p.uid), cmp.Or(p.uid, at.uid)
+	}
+	switch {
 	case at == nil:
 		// Over a Durable, each start lists, because the objects may be of another version.
 		m.uid = uuid.NewUUID()
@@ -94,21 +96,14 @@ func (s *Set[T]) readLocked(m *member, p place) (err error) {
 		if err = s.objects.Engage(m.name, from); err != nil {
 			return err
 		}
-	case at.resource != p.resource:
+	case *at != p:
+		// Some objects of a CRD that was created again may have come already, and stay.
 		err = s.objects.Move(m.name, from)
 	case failed || m.halted: // the source may be in a long pause
 		err = s.objects.Replace(m.name, from)
 	}
-	if p.uid == "" && m.at != nil {
-		p.uid = m.at.uid
-	}
 	m.at, m.halted, m.woken = &p, false, last
 	return err
-}
-
-// isAnother reports whether the kind at p is another one than that at o, also if they have the same name.
-func (o *place) isAnother(p place) bool {
-	return o.resource.GroupResource() != p.resource.GroupResource() || o.namespaced != p.namespaced || o.uid != "" && o.uid != p.uid
 }
 
 func (s *Set[T]) leaveLocked(m *member, leave informer.Leave) {

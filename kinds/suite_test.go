@@ -101,6 +101,18 @@ func run(t *testing.T, opts kinds.Options[whole], prepare func(s *server), test 
 	})
 }
 
+// count returns the number of events with text.
+func (l *log) count(text string) (n int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, e := range l.events {
+		if strings.Contains(e, text) {
+			n++
+		}
+	}
+	return n
+}
+
 // take returns the errors since the last call.
 func (l *log) take() (errs []string) {
 	l.mu.Lock()
