@@ -135,7 +135,10 @@ func TestAKeyOfAClusterThatIsNotEngaged(t *testing.T) {
 			if err == nil {
 				_, err = others.pods.In(key.Cluster).List("", nil)
 			}
-			return 0, err
+			if err != nil {
+				return time.Minute, err // the pause does not count beside an error, also if the cluster has left
+			}
+			return 0, nil
 		}, enqueue.Options{BaseDelay: 10 * time.Second}, enqueue.InClusters(enqueue.For(f.pods.CustomCacheInformer)))
 		f.sources["east"].Apply(pod("a"))
 		f.called("east|ns/a")
@@ -154,6 +157,34 @@ func TestAKeyOfAClusterThatIsNotEngaged(t *testing.T) {
 		f.called("east|ns/a")
 		if h := c.Health(); h.Failed != 1 || h.GaveUp != 0 || h.Failing != 0 {
 			t.Errorf("after the cluster has left: %+v", h)
+		}
+	})
+}
+
+// A key that has no cluster is not one of a cluster that has left.
+func TestAKeyWithoutAClusterFailsForGood(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		source, others := informertest.NewSource[*corev1.Pod](), newFleet(t)
+		source.Apply(pod("a"))
+		one, err := informer.NewFrom(source, informer.Options[*corev1.Pod]{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		calls := 0
+		c, err := enqueue.NewController(func(context.Context, types.NamespacedName) (time.Duration, error) {
+			calls++
+			_, err := others.pods.In("west").List("", nil)
+			return 0, err
+		}, enqueue.Options{Name: "one", ErrorHandler: func(context.Context, error) {}}, enqueue.For(one))
+		if err != nil {
+			t.Fatal(err)
+		}
+		informertest.Run(t, others.pods)
+		informertest.Run(t, one)
+		informertest.Run(t, c)
+		time.Sleep(time.Hour)
+		if h := c.Health(); calls != 1 || h.GaveUp != 1 {
+			t.Errorf("%d calls, %+v", calls, h)
 		}
 	})
 }
