@@ -29,7 +29,7 @@ func TestTheElectionOfTheWholeProgramIsTheTestedOne(t *testing.T) {
 // TestTheReadmeIsShort holds the README to the length that a reader takes in at once.
 func TestTheReadmeIsShort(t *testing.T) {
 	atRoot(t)
-	const limit = 120
+	const limit = 100
 	if n := strings.Count(read(t, "README.md"), "\n"); n > limit {
 		t.Errorf("README.md has %d lines, want at most %d: the rest belongs in docs", n, limit)
 	}
