@@ -189,10 +189,9 @@ type finding struct {
 	why    string // why the kind is not served, or will not be for long
 }
 
-// find looks for a kind. at is the place where it is read, or nil. absent says that discovery
-// has not shown it for long enough.
-func (c *catalog) find(k Kind, at *place, absent bool) finding {
-	of := k.GroupKind()
+// find looks for the kind of a member. absent says that discovery has not shown it for long enough.
+func (c *catalog) find(m *member, absent bool) finding {
+	k, of := m.kind, m.kind.GroupKind()
 	if d := c.defined(of); d != nil {
 		f := finding{why: d.reason}
 		switch {
@@ -213,11 +212,12 @@ func (c *catalog) find(k Kind, at *place, absent bool) finding {
 		}
 		return f.at(k, *d, place{})
 	}
-	return c.missing(of, at, absent)
+	return c.missing(of, m, absent)
 }
 
 // missing returns the finding for a kind that is not there.
-func (c *catalog) missing(of schema.GroupKind, at *place, absent bool) finding {
+func (c *catalog) missing(of schema.GroupKind, m *member, absent bool) finding {
+	at := m.at
 	_, buried := c.tombs[of.Group]
 	switch failed := c.broken[of.Group]; {
 	case c.listed && !c.blind && at != nil && at.uid != "":
@@ -235,7 +235,7 @@ func (c *catalog) missing(of schema.GroupKind, at *place, absent bool) finding {
 		return finding{why: "discovery has not answered yet"}
 	}
 	f := finding{why: "the server does not offer the kind"}
-	f.gone = at != nil && absent && (c.blind || !c.groups[of.Group])
+	f.gone = at != nil && absent && (c.blind || m.blind || !c.groups[of.Group])
 	return f
 }
 

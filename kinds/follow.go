@@ -16,6 +16,7 @@ import (
 const (
 	pollPause = 30 * time.Second // between two discoveries, while there is a reason for them
 	missPause = 10 * time.Second // how long discovery must not show a kind until it is gone
+	lagTime   = 5 * time.Minute  // how long discovery may not show the kinds of a new APIService
 	minPause  = 2 * time.Second  // after a discovery, whatever the reason for the next one is
 	crdWait   = 5 * time.Second  // how long the first discovery waits for the CRDs and the APIServices
 	firstWait = 30 * time.Second
@@ -46,6 +47,7 @@ func (s *Set[T]) putService(obj *unstructured.Unstructured) {
 	defer s.mu.Unlock()
 	before, had := s.catalog.services[obj.GetName()]
 	if s.catalog.putService(obj.GetName(), of); !had || before != of {
+		s.servicesChanged = time.Now()
 		s.settleGroupLocked(of.group)
 		if s.catalog.asked {
 			s.ask()
@@ -58,6 +60,7 @@ func (s *Set[T]) removeService(name string) {
 	defer s.mu.Unlock()
 	of, had := s.catalog.services[name]
 	if s.catalog.removeService(name); had {
+		s.servicesChanged = time.Now()
 		s.settleGroupLocked(of.group)
 		s.ask()
 	}
@@ -186,7 +189,7 @@ func (s *Set[T]) learn(ctx context.Context) (again time.Duration, err error) {
 		case a.found[m.kind.GroupKind()] != nil:
 			m.missed, m.absent = time.Time{}, false
 		case complete && m.missed.IsZero():
-			m.missed = time.Now()
+			m.missed, m.blind = time.Now(), s.catalog.blind
 		case complete:
 			m.absent = time.Since(m.missed) >= missPause
 		}
@@ -198,6 +201,8 @@ func (s *Set[T]) learn(ctx context.Context) (again time.Duration, err error) {
 		return missPause, err
 	case !s.catalog.listed || s.servicesForbidden || err != nil:
 		return pollPause, err
+	case time.Since(s.servicesChanged) < lagTime && s.waitsLocked():
+		return pollPause, err
 	}
 	return 0, nil
 }
@@ -205,14 +210,24 @@ func (s *Set[T]) learn(ctx context.Context) (again time.Duration, err error) {
 // missesLocked reports whether a kind is gone, unless something shows it again.
 func (s *Set[T]) missesLocked() bool {
 	for _, m := range s.members {
-		if m.at != nil && s.catalog.find(m.kind, m.at, true).gone {
+		if m.at != nil && s.catalog.find(m, true).gone {
 			return true
 		}
 	}
 	return false
 }
 
-// trouble returns the reason why the set cannot read CRDs, APIServices or discovery, or nil.
+// waitsLocked reports whether a kind is not known yet.
+func (s *Set[T]) waitsLocked() bool {
+	for _, m := range s.members {
+		if m.at == nil {
+			return true
+		}
+	}
+	return false
+}
+
+// trouble returns the reason why the set cannot read CRDs, APIServices, discovery or a kind, or nil.
 func (s *Set[T]) trouble() error {
 	s.mu.Lock()
 	failure := s.catalog.failure
@@ -220,6 +235,11 @@ func (s *Set[T]) trouble() error {
 	for _, err := range []error{s.crds.Health().SourceError, s.services.Health().SourceError, failure} {
 		if err != nil {
 			return err
+		}
+	}
+	for _, n := range s.objects.Health().Clusters {
+		if n.SourceError != nil {
+			return n.SourceError
 		}
 	}
 	return nil

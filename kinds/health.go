@@ -19,6 +19,7 @@ type Health struct {
 	Started        bool         `json:"started"`                  // Run was called
 	Stopped        bool         `json:"stopped"`                  // Run has ended
 	Synced         bool         `json:"synced"`                   // see Set.WaitForSync
+	Reads          bool         `json:"reads"`                    // Run of Set.Informer was called
 	Polls          bool         `json:"polls"`                    // discovery is asked every 30 s, because the CRDs cannot be listed
 	CRDError       string       `json:"crdError,omitempty"`       // why the CRDs cannot be read now
 	ServiceError   string       `json:"serviceError,omitempty"`   // why the APIServices cannot be read now
@@ -33,14 +34,14 @@ type KindHealth struct {
 	State      State     `json:"state"`
 	Reason     string    `json:"reason,omitempty"`   // why the state is Waiting or Parked
 	Since      time.Time `json:"since"`              // when the state began
-	Resource   string    `json:"resource,omitempty"` // in the path of requests, such as "deployments"; "" if the kind is not read
-	Version    string    `json:"version,omitempty"`  // in which the objects are read; "" if the kind is not read
-	Namespaced bool      `json:"namespaced"`         // false if the kind is not read
+	Resource   string    `json:"resource,omitempty"` // in the path of requests, such as "deployments"; "" while the kind is Waiting
+	Version    string    `json:"version,omitempty"`  // in which the objects are read; "" while the kind is Waiting
+	Namespaced bool      `json:"namespaced"`         // false while the kind is Waiting
 	Users      int       `json:"users"`              // leases that are not released
 	Wanted     bool      `json:"wanted"`             // by Options.Wanted
 }
 
-// GroupVersionResource returns where the objects are read, for a client that writes them. It is empty if the kind is not read.
+// GroupVersionResource returns where the objects are read, for a client that writes them. It is empty while the kind is Waiting.
 func (k KindHealth) GroupVersionResource() schema.GroupVersionResource {
 	if k.Resource == "" {
 		return schema.GroupVersionResource{}
@@ -54,7 +55,7 @@ func (s *Set[T]) MemberHealth() informer.MemberHealth { return s.Health() }
 // Health returns how the set is doing. It does not block.
 func (s *Set[T]) Health() Health {
 	h := Health{
-		Name: s.name, Started: channel.Closed(s.started), Stopped: channel.Closed(s.stopped), Synced: channel.Closed(s.synced),
+		Name: s.name, Started: channel.Closed(s.started), Stopped: channel.Closed(s.stopped), Synced: channel.Closed(s.synced), Reads: s.objects.Health().Started,
 		CRDError: text(s.crds.Health().SourceError), ServiceError: text(s.services.Health().SourceError), Kinds: []KindHealth{},
 	}
 	sources := s.sources()
@@ -119,8 +120,17 @@ func (h Health) Ready() error {
 		return fmt.Errorf("kinds %s: %w", h.Name, informer.ErrStopped)
 	case !h.Started:
 		return fmt.Errorf("kinds %s: has not started", h.Name)
+	case !h.Reads:
+		return fmt.Errorf("kinds %s: its informer has not started: add Set.Informer to the group", h.Name)
 	case !h.Synced:
-		return fmt.Errorf("kinds %s: has not synced: %s", h.Name, cmp.Or(h.DiscoveryError, h.CRDError, "the first kinds are not listed"))
+		why := cmp.Or(h.DiscoveryError, h.CRDError, "the first kinds are not listed")
+		for _, k := range h.Kinds {
+			if k.State == Parked {
+				why += fmt.Sprintf("; %s: %s", k.Name, k.Reason)
+				break
+			}
+		}
+		return fmt.Errorf("kinds %s: has not synced: %s", h.Name, why)
 	}
 	return nil
 }

@@ -1,7 +1,6 @@
 package kinds
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"strings"
@@ -12,7 +11,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 )
 
-// Kind is a kind of objects, and which of them a [Set] reads. Two equal values share one source. Only Kind is required.
+// Kind is a kind of objects, and which of them a [Set] reads. Two equal values share one source. Only Kind is required. A kind that is read
+// with and without a version, a namespace or a selector has two sources: its objects come twice, under two names.
 type Kind struct {
 	// Group is the API group. "" is the group of Pods.
 	Group string `json:"group,omitempty"`
@@ -49,6 +49,14 @@ const maxName = 253
 
 // checked returns the kind with its selector in the usual form, or an error that names the field that is wrong.
 func (k Kind) checked() (Kind, error) {
+	switch {
+	case k.Kind == "":
+		return k, errors.New("Kind.Kind is empty")
+	case strings.Contains(k.Kind, "."):
+		return k, fmt.Errorf("Kind.Kind: %q has a dot: the group belongs in Kind.Group", k.Kind)
+	case strings.Contains(k.Group, "/"):
+		return k, fmt.Errorf("Kind.Group: %q has a slash: the version belongs in Kind.Version", k.Group)
+	}
 	selector, err := labels.Parse(k.Selector)
 	if err != nil {
 		return k, fmt.Errorf("Kind.Selector: %w", err)
@@ -61,7 +69,7 @@ func (k Kind) checked() (Kind, error) {
 		{"Group", k.Group, validation.IsDNS1123Subdomain},
 		{"Version", k.Version, validation.IsDNS1035Label},
 		{"Namespace", k.Namespace, validation.IsDNS1123Label},
-		{"Kind", strings.ToLower(cmp.Or(k.Kind, " ")), validation.IsDNS1035Label}, // as a CRD has it
+		{"Kind", strings.ToLower(k.Kind), validation.IsDNS1035Label}, // as a CRD has it
 	} {
 		if field.value == "" {
 			continue

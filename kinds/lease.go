@@ -84,7 +84,7 @@ func (l *Lease[T]) WaitForSync(ctx context.Context) error {
 
 // AddWatcher registers a watcher for the objects of this kind only. It does not block. It is a watcher of the informer over all kinds: it has
 // two goroutines, and looks at the events of each kind. For more than a few kinds, use one watcher of [Set.Informer], and
-// [informer.Event.Cluster]. Release removes the watcher. AddWatcher returns an error in the cases in which that of the informer does, and
+// [informer.Event.Cluster]. Its Synced does not wait until the kind is served; WaitForSync of the lease does. Release removes the watcher. AddWatcher returns an error in the cases in which that of the informer does, and
 // one that wraps [ErrReleased] once the lease is released.
 func (l *Lease[T]) AddWatcher(w informer.ResourceWatcher[T], opts informer.WatcherOptions) (*informer.Registration, error) {
 	l.mu.Lock()

@@ -56,7 +56,7 @@ func (s *Set[T]) settleLocked(kinds ...schema.GroupKind) {
 }
 
 func (s *Set[T]) settleMemberLocked(m *member) {
-	f := s.catalog.find(m.kind, m.at, m.absent)
+	f := s.catalog.find(m, m.absent)
 	switch {
 	case f.gone:
 		s.leaveLocked(m, informer.LeaveDeleted)

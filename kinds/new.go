@@ -101,9 +101,9 @@ func newSet[T informer.Object](op string, clients Clients, opts Options[T], sour
 	if s.objects, err = informer.NewOverClusters(of, informer.ClusterOptions{}); err != nil {
 		return nil, fmt.Errorf("kinds: %s: %w", op, err)
 	}
-	follow := func(name, what string, from schema.GroupVersionResource, sink sinkFuncs) *informer.SinkInformer[*unstructured.Unstructured] {
+	follow := func(what string, from schema.GroupVersionResource, sink sinkFuncs) *informer.SinkInformer[*unstructured.Unstructured] {
 		inf, failed := informer.NewSink(informer.ListWatch(clients.Dynamic.Resource(from)), sink, informer.Options[*unstructured.Unstructured]{
-			Name: name, WatchList: cmp.Or(opts.Informer.WatchList, informer.WatchListOn), ErrorHandler: func(ctx context.Context, err error) {
+			Name: s.name + " " + what, WatchList: cmp.Or(opts.Informer.WatchList, informer.WatchListOn), ErrorHandler: func(ctx context.Context, err error) {
 				if apierrors.IsForbidden(err) {
 					err = fmt.Errorf("kinds %s: discovery, every %v, takes the place of the %s: %w", s.name, pollPause, what, err)
 				}
@@ -114,8 +114,8 @@ func newSet[T informer.Object](op string, clients Clients, opts Options[T], sour
 		err = errors.Join(err, failed)
 		return inf
 	}
-	s.crds = follow("CustomResourceDefinition", "CRDs", crdResource, sinkFuncs{s.putCRD, s.removeCRD})
-	s.services = follow("APIService", "APIServices", serviceResource, sinkFuncs{s.putService, s.removeService})
+	s.crds = follow("CRDs", crdResource, sinkFuncs{s.putCRD, s.removeCRD})
+	s.services = follow("APIServices", serviceResource, sinkFuncs{s.putService, s.removeService})
 	if err != nil {
 		return nil, fmt.Errorf("kinds: %s: %w", op, err)
 	}

@@ -42,9 +42,11 @@ func TestArgumentsThatCannotBeUsedAreNamed(t *testing.T) {
 	refuses(t, err, "Indexers")
 	set := must(kinds.New(clients, kinds.Options[whole]{}))
 	for text, k := range map[string]kinds.Kind{
-		"Kind.Kind":           {Group: "example.com"},
+		"Kind.Kind is empty":  {Group: "example.com"},
+		"in Kind.Group":       {Kind: "Deployment.apps"},
+		"in Kind.Version":     {Kind: "Deployment", Group: "apps/v1"},
 		"Kind.Kind: a":        {Kind: "two words"},
-		"Kind.Group":          {Kind: "Widget", Group: "example/com"},
+		"Kind.Group":          {Kind: "Widget", Group: "example_com"},
 		"Kind.Version":        {Kind: "Widget", Version: "1"},
 		"Kind.Namespace":      {Kind: "Widget", Namespace: "a|b"},
 		"Kind.Selector":       {Kind: "Widget", Selector: "=,"},

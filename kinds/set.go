@@ -37,10 +37,11 @@ type Set[T informer.Object] struct {
 	members           map[string]*member // by name
 	byKind            map[schema.GroupKind][]*member
 	servicesForbidden bool
+	servicesChanged   time.Time // when the last APIService has changed
 }
 
 // Informer returns the informer over all kinds that the set reads. [informer.Event.Cluster] is the name of the kind, [Kind.String]. Add it to
-// the group, before the set. Only the set may engage its clusters.
+// the group, too: without it, nothing is read. Only the set may engage its clusters.
 func (s *Set[T]) Informer() *informer.Clusters[T] { return s.objects }
 
 // Name returns Options.Name.
@@ -92,6 +93,7 @@ type member struct {
 	uid     types.UID     // of the source
 	missed  time.Time     // since when discovery does not show the kind, zero if it does
 	absent  bool          // the last discovery has not shown it either, some time later
+	blind   bool          // when the first one did not show it, the CRDs could not be listed
 	state   State         // without the failures of the source
 	reason  string        // why the state is not Reading
 	since   time.Time     // when the state began

@@ -80,6 +80,18 @@ func (l *log) handle(_ context.Context, err error) {
 	l.errs = append(l.errs, err.Error())
 }
 
+// runAll runs members in a group until the test ends.
+func runAll(t *testing.T, members ...informer.Member) {
+	t.Helper()
+	group := &informer.Group{}
+	for _, m := range members {
+		if err := group.Add(m); err != nil {
+			t.Fatal(err)
+		}
+	}
+	informertest.Run(t, group)
+}
+
 // run runs test in a bubble, with a set that runs over a server.
 func run(t *testing.T, opts kinds.Options[whole], prepare func(s *server), test func(w *world)) {
 	t.Helper()
@@ -89,13 +101,7 @@ func run(t *testing.T, opts kinds.Options[whole], prepare func(s *server), test 
 		opts.ErrorHandler, opts.Informer.ErrorHandler = w.log.handle, func(context.Context, error) {}
 		w.set = must(kinds.New(clientsOf(w.server), opts))
 		must(w.set.Informer().AddWatcher(note(&w.log, versionOf), informer.WatcherOptions{}))
-		group := &informer.Group{}
-		for _, m := range []informer.Member{w.set.Informer(), w.set} {
-			if err := group.Add(m); err != nil {
-				t.Fatal(err)
-			}
-		}
-		informertest.Run(t, group)
+		runAll(t, w.set.Informer(), w.set)
 		time.Sleep(5 * time.Second)
 		test(w)
 	})
@@ -129,13 +135,7 @@ func runMetadata(t *testing.T, prepare func(s *server), test func(w *world, set 
 		prepare(w.server)
 		set := must(kinds.NewMetadata(clientsOf(w.server), kinds.Options[partial]{ErrorHandler: w.log.handle}))
 		must(set.Informer().AddWatcher(note(&w.log, func(partial) string { return "" }), informer.WatcherOptions{}))
-		group := &informer.Group{}
-		for _, m := range []informer.Member{set.Informer(), set} {
-			if err := group.Add(m); err != nil {
-				t.Fatal(err)
-			}
-		}
-		informertest.Run(t, group)
+		runAll(t, set.Informer(), set)
 		time.Sleep(5 * time.Second)
 		test(w, set)
 	})

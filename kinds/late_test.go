@@ -1,0 +1,91 @@
+package kinds_test
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/customcacheinformer/informer"
+	"github.com/customcacheinformer/informer/kinds"
+)
+
+// The CRDs can be listed again before discovery has missed the kind for long enough. They have no UID by which the kind was known.
+func TestAKindGoesWhileTheRightsComeBack(t *testing.T) {
+	others := widgets
+	others.plural, others.kind = "gadgets", "Gadget"
+	for _, pause := range []time.Duration{0, 5 * time.Second, 20 * time.Second} {
+		run(t, kinds.Options[whole]{}, func(s *server) {
+			s.fail = forbidden
+			s.define(widgets)
+			s.define(others)
+			s.objects(widgets.name(), "default", "a")
+		}, func(w *world) {
+			w.acquire(widget)
+			after(time.Minute)
+			w.expect(widgetEvents("initial added|a")...)
+			w.undefine(widgets)
+			after(pause)
+			w.do(func() { w.fail = nil })
+			after(10 * time.Minute)
+			w.is("Widget.example.com", kinds.Waiting, "does not offer")
+			w.expect(widgetEvents("left deleted|a")...)
+		})
+	}
+}
+
+func TestDiscoveryIsBehindANewAPIService(t *testing.T) {
+	run(t, kinds.Options[whole]{}, func(*server) {}, func(w *world) {
+		w.acquire(kinds.Kind{Group: "wardle.example.com", Kind: "Flunder"})
+		after(10 * time.Minute)
+		before := w.asked("/apis ")
+		w.do(func() { w.hidden["wardle.example.com"] = true })
+		w.serve(&resource{group: "wardle.example.com", name: "flunders", kind: "Flunder", versions: []string{"v1"}, namespaced: true})
+		after(2 * time.Minute)
+		w.is("Flunder.wardle.example.com", kinds.Waiting, "does not offer")
+		w.do(func() { delete(w.hidden, "wardle.example.com") })
+		after(time.Minute)
+		w.is("Flunder.wardle.example.com", kinds.Reading, "")
+		after(time.Hour)
+		if n := w.asked("/apis ") - before; n > 12 {
+			w.t.Errorf("%d discoveries", n)
+		}
+	})
+}
+
+func TestASetWithoutItsInformerIsNotReady(t *testing.T) {
+	run(t, kinds.Options[whole]{}, func(*server) {}, func(w *world) {
+		set := must(kinds.New(clientsOf(w.server), kinds.Options[whole]{}))
+		runAll(w.t, set)
+		after(time.Minute)
+		refuses(w.t, set.Health().Ready(), "add Set.Informer to the group")
+	})
+}
+
+func TestTheReasonOfALateStartIsThatOfAKind(t *testing.T) {
+	run(t, kinds.Options[whole]{}, func(s *server) {
+		s.define(widgets)
+		s.fail = widgetsFail("list watch stream", failure(403, metav1.StatusReasonForbidden, "no rights"))
+	}, func(w *world) {
+		set := must(kinds.New(clientsOf(w.server), kinds.Options[whole]{Name: "late", ErrorHandler: w.log.handle}))
+		must(set.Acquire(widget))
+		ctx, cancel := context.WithTimeout(w.t.Context(), 20*time.Second)
+		defer cancel()
+		var running sync.WaitGroup
+		defer running.Wait()
+		for _, m := range []informer.Member{set.Informer(), set} {
+			running.Go(func() { _ = m.Run(ctx) })
+		}
+		waits, stop := context.WithTimeout(ctx, 10*time.Second)
+		defer stop()
+		err := set.WaitForSync(waits)
+		refuses(w.t, err, "no rights")
+		if !apierrors.IsForbidden(err) {
+			w.t.Errorf("%v is not forbidden", err)
+		}
+		refuses(w.t, set.Health().Ready(), "Widget.example.com")
+	})
+}
