@@ -189,9 +189,16 @@ type finding struct {
 	why    string // why the kind is not served, or will not be for long
 }
 
-// find looks for the kind of a member. absent says that discovery has not shown it for long enough.
-func (c *catalog) find(m *member, absent bool) finding {
-	k, of := m.kind, m.kind.GroupKind()
+// absence is a time in which discovery does not show a kind.
+type absence struct {
+	since time.Time // zero if discovery shows the kind
+	long  bool      // the last discovery has not shown it either, some time later
+	blind bool      // at the begin, the CRDs could not be listed
+}
+
+// find looks for a kind. at is the place where it is read, or nil.
+func (c *catalog) find(k Kind, at *place, away absence) finding {
+	of := k.GroupKind()
 	if d := c.defined(of); d != nil {
 		f := finding{why: d.reason}
 		switch {
@@ -212,19 +219,18 @@ func (c *catalog) find(m *member, absent bool) finding {
 		}
 		return f.at(k, *d, place{})
 	}
-	return c.missing(of, m, absent)
+	return c.missing(of, at, away)
 }
 
 // missing returns the finding for a kind that is not there.
-func (c *catalog) missing(of schema.GroupKind, m *member, absent bool) finding {
-	at := m.at
+func (c *catalog) missing(of schema.GroupKind, at *place, away absence) finding {
 	_, buried := c.tombs[of.Group]
 	switch failed := c.broken[of.Group]; {
 	case c.listed && !c.blind && at != nil && at.uid != "":
 		crd := at.resource.GroupResource().String()
-		return finding{gone: absent || c.cold(crd), why: "the CRD was deleted"}
+		return finding{gone: away.long || c.cold(crd), why: "the CRD was deleted"}
 	case c.listed && !c.blind && at != nil && buried:
-		return finding{gone: absent || c.cold(of.Group), why: "the APIServices of group " + of.Group + " were deleted"}
+		return finding{gone: away.long || c.cold(of.Group), why: "the APIServices of group " + of.Group + " were deleted"}
 	case !c.listed && !c.blind:
 		return finding{why: "the CRDs are not listed yet"}
 	case c.failure != nil:
@@ -235,7 +241,7 @@ func (c *catalog) missing(of schema.GroupKind, m *member, absent bool) finding {
 		return finding{why: "discovery has not answered yet"}
 	}
 	f := finding{why: "the server does not offer the kind"}
-	f.gone = at != nil && absent && (c.blind || m.blind || !c.groups[of.Group])
+	f.gone = at != nil && away.long && (c.blind || away.blind || !c.groups[of.Group])
 	return f
 }
 

@@ -103,7 +103,7 @@ func (s *Set[T]) look() {
 	if blind && !s.catalog.blind { // the last discovery may be older than the CRDs that were known
 		s.catalog.asked = false
 		for _, m := range s.members {
-			m.missed, m.absent = time.Time{}, false
+			m.away = absence{}
 		}
 	}
 	s.catalog.blind, s.catalog.listed, s.servicesForbidden = blind, listed, forbidden
@@ -187,11 +187,11 @@ func (s *Set[T]) learn(ctx context.Context) (again time.Duration, err error) {
 		// Another API server, which knows less yet, may have answered once.
 		switch complete := a.broken[m.kind.Group] == nil; {
 		case a.found[m.kind.GroupKind()] != nil:
-			m.missed, m.absent = time.Time{}, false
-		case complete && m.missed.IsZero():
-			m.missed, m.blind = time.Now(), s.catalog.blind
+			m.away = absence{}
+		case complete && m.away.since.IsZero():
+			m.away = absence{since: time.Now(), blind: s.catalog.blind}
 		case complete:
-			m.absent = time.Since(m.missed) >= missPause
+			m.away.long = time.Since(m.away.since) >= missPause
 		}
 	}
 	s.catalog.learn(a)
@@ -210,7 +210,9 @@ func (s *Set[T]) learn(ctx context.Context) (again time.Duration, err error) {
 // missesLocked reports whether a kind is gone, unless something shows it again.
 func (s *Set[T]) missesLocked() bool {
 	for _, m := range s.members {
-		if m.at != nil && s.catalog.find(m, true).gone {
+		away := m.away
+		away.long = true
+		if m.at != nil && s.catalog.find(m.kind, m.at, away).gone {
 			return true
 		}
 	}

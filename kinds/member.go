@@ -56,7 +56,7 @@ func (s *Set[T]) settleLocked(kinds ...schema.GroupKind) {
 }
 
 func (s *Set[T]) settleMemberLocked(m *member) {
-	f := s.catalog.find(m, m.absent)
+	f := s.catalog.find(m.kind, m.at, m.away)
 	switch {
 	case f.gone:
 		s.leaveLocked(m, informer.LeaveDeleted)
@@ -107,7 +107,7 @@ func (s *Set[T]) readLocked(m *member, p place) (err error) {
 }
 
 func (s *Set[T]) leaveLocked(m *member, leave informer.Leave) {
-	m.at, m.missed, m.absent, m.halted = nil, time.Time{}, false, false
+	m.at, m.away, m.halted = nil, absence{}, false
 	m.signal()
 	_, err := s.objects.Disengage(m.name, leave)
 	if err != nil && !errors.Is(err, informer.ErrNotEngaged) && !errors.Is(err, informer.ErrStopped) {

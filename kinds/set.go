@@ -91,9 +91,7 @@ type member struct {
 	wanted  bool          // by Options.Wanted
 	at      *place        // where the kind is read, nil if it is not
 	uid     types.UID     // of the source
-	missed  time.Time     // since when discovery does not show the kind, zero if it does
-	absent  bool          // the last discovery has not shown it either, some time later
-	blind   bool          // when the first one did not show it, the CRDs could not be listed
+	away    absence       // from discovery
 	state   State         // without the failures of the source
 	reason  string        // why the state is not Reading
 	since   time.Time     // when the state began
