@@ -54,12 +54,14 @@ test-oldest: ## run the quick tests of the root module with the oldest client-go
 	GOWORK=off go test -short -timeout=20m $(TESTFLAGS) ./...
 
 # In a copy, whose go.mod files change. A program that uses the library can have these versions before we do.
+# "go get" loads only the packages at the root of these modules, which import nothing. So go.sum lacks what
+# the others import, and "go mod tidy" adds it, for the tests that run "go list" without the work space.
 UPGRADE ?= latest
 .PHONY: upgrade-check
 upgrade-check: ## test the root module and controllerruntime of HEAD with the newest client-go and controller-runtime, or UPGRADE=v0.38.0-rc.0
 	rm -rf bin/upgrade; git clone -q . bin/upgrade
-	cd bin/upgrade && GOWORK=off go get $(foreach m,api apimachinery client-go,k8s.io/$m@$(UPGRADE))
-	cd bin/upgrade/controllerruntime && GOWORK=off go get sigs.k8s.io/controller-runtime@latest
+	cd bin/upgrade && GOWORK=off go get $(foreach m,api apimachinery client-go,k8s.io/$m@$(UPGRADE)) && GOWORK=off go mod tidy
+	cd bin/upgrade/controllerruntime && GOWORK=off go get sigs.k8s.io/controller-runtime@latest && GOWORK=off go mod tidy
 	$(MAKE) -C bin/upgrade test TRUST=". controllerruntime"
 
 # Go has no race detector for 386.

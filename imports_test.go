@@ -62,9 +62,11 @@ func goList(t *testing.T, args ...string) []string {
 	t.Helper()
 	cmd := exec.Command("go", append([]string{"list"}, args...)...)
 	cmd.Env = append(cmd.Environ(), "GOWORK=off")
+	var reason strings.Builder
+	cmd.Stderr = &reason
 	out, err := cmd.Output()
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("go list %s: %v\n%s", strings.Join(args, " "), err, &reason)
 	}
 	return strings.Fields(string(out))
 }
