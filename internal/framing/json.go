@@ -205,10 +205,13 @@ var heads = func() map[watch.EventType][]byte {
 
 // eventJSON returns the type and the object of an event that has one, and nil for others.
 func eventJSON(frame []byte) (watch.EventType, []byte) {
-	for t, head := range heads {
-		// If more follows the object, its decoder does not accept it.
-		if raw, ok := bytes.CutPrefix(frame[:len(frame)-1], head); ok {
-			return t, raw
+	// The end of a frame was found by counting brackets, so that it may be one of the other kind.
+	if inner, ok := bytes.CutSuffix(frame, []byte("}")); ok {
+		for t, head := range heads {
+			// If more follows the object, its decoder does not accept it.
+			if raw, ok := bytes.CutPrefix(inner, head); ok {
+				return t, raw
+			}
 		}
 	}
 	var e struct {

@@ -67,6 +67,7 @@ var oddLists = []oddBody{
 var oddWatches = []oddBody{
 	{``, "000"}, {" \n ", "000"}, {`null`, "000"}, {`5 $good`, "000"}, {`<html>`, "000"}, {"\x00", "000"}, {`$good`, "111"},
 	{"\n\t $good \r\n\n $good\n ", "222"}, {`$good{"type":"MODIFIED","object":$object}garbage`, "222"},
+	{`$add$object]`, "000"}, {`$good$add$object]$good`, "111"}, {`$add$object]}`, "000"},
 	{`$good,{"type":"MODIFIED","object":$object}`, "111"}, {`$good]{"type":"MODIFIED","object":$object}`, "111"},
 	{`{"type":"BOOKMARK","object":$object}$good{"type":"ERROR","object":{"kind":"Status","apiVersion":"v1","code":410}}$good`, "222"},
 	{`{"type":"STRANGE","object":$object}$good`, "000"}, {`{"type":"","object":$object}`, "000"},
