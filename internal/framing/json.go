@@ -217,8 +217,11 @@ func eventJSON(frame []byte) (watch.EventType, []byte) {
 	var e struct {
 		Type   watch.EventType    `json:"type"`
 		Object stdjson.RawMessage `json:"object"`
+		// client-go does not take an event for one if it says that it is something else.
+		Kind       stdjson.RawMessage `json:"kind"`
+		APIVersion stdjson.RawMessage `json:"apiVersion"`
 	}
-	if json.Unmarshal(frame, &e) != nil || heads[e.Type] == nil {
+	if json.Unmarshal(frame, &e) != nil || heads[e.Type] == nil || e.Kind != nil || e.APIVersion != nil {
 		return "", nil
 	}
 	return e.Type, e.Object
