@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/customcacheinformer/informer/internal/framing"
 	"github.com/customcacheinformer/informer/internal/object"
@@ -83,8 +84,17 @@ func (in *sink[T]) enter(patience context.Context, it *item[T], bound int) {
 	in.gate.enter(patience, it, bound)
 }
 
-// Example returns an object that the store held at the start, and nil if it held none.
-func (in *sink[T]) Example() any { return in.example }
+// Example returns an object that the store held at the start, and nil if it held none. Its kind is not shown if it may be the object of
+// another cluster: package kinds reads another kind from each.
+func (in *sink[T]) Example() any {
+	u, ok := in.example.(*unstructured.Unstructured)
+	if !ok || !in.clusters {
+		return in.example
+	}
+	anyKind := &unstructured.Unstructured{}
+	anyKind.SetResourceVersion(u.GetResourceVersion())
+	return anyKind
+}
 
 // CheckType returns an error if obj is an API object of another type than the informer's, or of
 // another namespace than the source's. Nil and nameless objects pass: item drops them later.

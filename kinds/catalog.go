@@ -44,7 +44,10 @@ type catalog struct {
 	crds     map[string]*definition             // by name
 	byKind   map[schema.GroupKind][]*definition // more than one if their names conflict
 	services map[string]service                 // by name
-	tombs    map[string]time.Time               // CRDs, and groups of APIServices, that are gone
+	tombs    map[string]time.Time               // CRDs that are gone, and groups whose APIServices are, with "*." in front
+
+	servicesListed    bool // the APIServices have come
+	servicesForbidden bool // they cannot be listed, so discovery decides
 }
 
 func newCatalog() catalog {
@@ -56,8 +59,10 @@ func newCatalog() catalog {
 
 // put takes a CRD, and returns the kinds about which it has something new.
 func (c *catalog) put(d *definition) (kinds []schema.GroupKind) {
-	kinds = c.remove(d.name)
-	delete(c.tombs, d.name)
+	if old := c.crds[d.name]; old != nil && old.uid != d.uid {
+		c.bury(d.name)
+	}
+	kinds = c.replace(d.name)
 	c.crds[d.name] = d
 	of := schema.GroupKind{Group: d.offer.Group, Kind: d.offer.Kind}
 	c.byKind[of] = append(c.byKind[of], d)
@@ -75,12 +80,20 @@ func (c *catalog) put(d *definition) (kinds []schema.GroupKind) {
 
 // remove takes the name of a CRD that is gone, and returns its kind.
 func (c *catalog) remove(name string) []schema.GroupKind {
+	kinds := c.replace(name)
+	if kinds != nil {
+		c.bury(name)
+	}
+	return kinds
+}
+
+// replace forgets a CRD, and returns its kind.
+func (c *catalog) replace(name string) []schema.GroupKind {
 	d := c.crds[name]
 	if d == nil {
 		return nil
 	}
 	delete(c.crds, name)
-	c.bury(name)
 	of := schema.GroupKind{Group: d.offer.Group, Kind: d.offer.Kind}
 	if c.byKind[of] = slices.DeleteFunc(c.byKind[of], func(o *definition) bool { return o == d }); len(c.byKind[of]) == 0 {
 		delete(c.byKind, of)
@@ -91,14 +104,35 @@ func (c *catalog) remove(name string) []schema.GroupKind {
 func (c *catalog) bury(name string) {
 	maps.DeleteFunc(c.tombs, func(_ string, at time.Time) bool { return time.Since(at) > tombTime })
 	c.tombs[name] = time.Now()
+	c.forgetBuried()
+}
+
+// forgetBuried drops what discovery shows of the kinds that are gone: it must not come back with the end of their tombs.
+func (c *catalog) forgetBuried() {
+	maps.DeleteFunc(c.found, func(of schema.GroupKind, o *Offer) bool {
+		return c.buried(of.Group, o.Resource) || c.buried(of.Group, "*")
+	})
+}
+
+// buried reports whether the CRD of a resource is gone, or all APIServices of a group, whose resource is "*".
+func (c *catalog) buried(group, resource string) bool {
+	at, buried := c.tombs[resource+"."+group]
+	return buried && time.Since(at) <= tombTime
 }
 
 // cold reports whether a tomb is so old that the watch of the CRDs would have shown the next CRD of that name.
-func (c *catalog) cold(name string) bool { return time.Since(c.tombs[name]) >= coldTime }
+func (c *catalog) cold(of schema.GroupResource) bool {
+	return time.Since(c.tombs[of.String()]) >= coldTime
+}
 
 // putService takes an APIService with a server of its own.
 func (c *catalog) putService(name string, s service) {
-	delete(c.tombs, s.group)
+	if _, had := c.services[name]; !had { // perhaps in place of CRDs
+		maps.DeleteFunc(c.tombs, func(name string, _ time.Time) bool {
+			_, group, _ := strings.Cut(name, ".")
+			return group == s.group
+		})
+	}
 	c.services[name] = s
 }
 
@@ -110,7 +144,7 @@ func (c *catalog) removeService(name string) {
 	}
 	delete(c.services, name)
 	if c.serviceOf(s.group) == "" {
-		c.bury(s.group)
+		c.bury("*." + s.group)
 	}
 }
 
@@ -171,11 +205,7 @@ func (c *catalog) shown(of schema.GroupKind) *Offer {
 	case c.blind:
 		return d
 	}
-	crd := d.Resource + "." + of.Group
-	if _, buried := c.tombs[crd]; buried || c.crds[crd] != nil {
-		return nil
-	}
-	if _, buried := c.tombs[of.Group]; buried {
+	if c.crds[d.Resource+"."+of.Group] != nil || c.buried(of.Group, d.Resource) || c.buried(of.Group, "*") {
 		return nil
 	}
 	return d
@@ -193,44 +223,52 @@ type finding struct {
 type absence struct {
 	since time.Time // zero if discovery shows the kind
 	long  bool      // the last discovery has not shown it either, some time later
-	blind bool      // at the begin, the CRDs could not be listed
 }
 
 // find looks for a kind. at is the place where it is read, or nil.
 func (c *catalog) find(k Kind, at *place, away absence) finding {
 	of := k.GroupKind()
 	if d := c.defined(of); d != nil {
-		f := finding{why: d.reason}
-		switch {
-		case !d.established:
-			f.why = fmt.Sprintf("the CRD %s is not established: %s", d.name, f.why)
-			return f
-		case d.terminating:
-			f.why = fmt.Sprintf("the CRD %s is being deleted", d.name)
-		case f.why != "":
-			f.why = fmt.Sprintf("the names of the CRD %s are not accepted: %s", d.name, f.why)
+		own := slices.IndexFunc(c.byKind[of], func(o *definition) bool { return at != nil && o.uid == at.uid })
+		if own >= 0 && !d.established { // the other one has never served the kind
+			d = c.byKind[of][own]
 		}
-		return f.at(k, d.offer, place{uid: d.uid})
+		f := d.find(k)
+		f.gone = !f.served && at != nil && at.uid != "" && own < 0 && (away.long || c.cold(at.resource.GroupResource()))
+		return f
 	}
 	if d := c.shown(of); d != nil {
 		f := finding{}
 		if name := c.serviceOf(of.Group); name != "" && c.services[name].reason != "" {
 			f.why = fmt.Sprintf("the APIService %s is not available: %s", name, c.services[name].reason)
 		}
-		return f.at(k, *d, place{})
+		return f.at(k, *d, place{guessed: c.blind || at != nil && at.guessed})
 	}
 	return c.missing(of, at, away)
 }
 
+// find returns the finding for a kind of a CRD.
+func (d *definition) find(k Kind) finding {
+	f := finding{why: d.reason}
+	switch {
+	case !d.established:
+		f.why = fmt.Sprintf("the CRD %s is not established: %s", d.name, f.why)
+		return f
+	case d.terminating:
+		f.why = fmt.Sprintf("the CRD %s is being deleted", d.name)
+	case f.why != "":
+		f.why = fmt.Sprintf("the names of the CRD %s are not accepted: %s", d.name, f.why)
+	}
+	return f.at(k, d.offer, place{uid: d.uid})
+}
+
 // missing returns the finding for a kind that is not there.
 func (c *catalog) missing(of schema.GroupKind, at *place, away absence) finding {
-	_, buried := c.tombs[of.Group]
 	switch failed := c.broken[of.Group]; {
 	case c.listed && !c.blind && at != nil && at.uid != "":
-		crd := at.resource.GroupResource().String()
-		return finding{gone: away.long || c.cold(crd), why: "the CRD was deleted"}
-	case c.listed && !c.blind && at != nil && buried:
-		return finding{gone: away.long || c.cold(of.Group), why: "the APIServices of group " + of.Group + " were deleted"}
+		return finding{gone: away.long || c.cold(at.resource.GroupResource()), why: "the CRD was deleted"}
+	case c.listed && !c.blind && at != nil && c.buried(of.Group, "*"):
+		return finding{gone: away.long || c.cold(schema.GroupResource{Group: of.Group, Resource: "*"}), why: "the APIServices of group " + of.Group + " were deleted"}
 	case !c.listed && !c.blind:
 		return finding{why: "the CRDs are not listed yet"}
 	case c.failure != nil:
@@ -241,7 +279,10 @@ func (c *catalog) missing(of schema.GroupKind, at *place, away absence) finding 
 		return finding{why: "discovery has not answered yet"}
 	}
 	f := finding{why: "the server does not offer the kind"}
-	f.gone = at != nil && away.long && (c.blind || away.blind || !c.groups[of.Group])
+	if at != nil && away.long {
+		// Discovery may leave out a group whose server is away, but its APIService is there then.
+		f.gone = c.groups[of.Group] && (c.blind || at.guessed) || !c.groups[of.Group] && (c.servicesForbidden || c.servicesListed && c.serviceOf(of.Group) == "")
+	}
 	return f
 }
 

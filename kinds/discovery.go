@@ -49,6 +49,9 @@ func readAnswer(groups []*metav1.APIGroup, lists []*metav1.APIResourceList, err 
 	}
 	rank := map[string]int{} // of a group and version; 0 if the group does not name it
 	for _, group := range groups {
+		if group == nil {
+			continue
+		}
 		a.groups[group.Name] = true
 		rank[group.PreferredVersion.GroupVersion] = len(group.Versions) + 1
 		for n, v := range group.Versions {
@@ -61,7 +64,7 @@ func readAnswer(groups []*metav1.APIGroup, lists []*metav1.APIResourceList, err 
 		return nil, errors.New("the answer shows no group: discovery may be forbidden")
 	}
 	a.groups[""] = true
-	lists = slices.Clone(lists)
+	lists = slices.DeleteFunc(slices.Clone(lists), func(l *metav1.APIResourceList) bool { return l == nil })
 	slices.SortStableFunc(lists, func(x, y *metav1.APIResourceList) int {
 		if order := rank[y.GroupVersion] - rank[x.GroupVersion]; order != 0 {
 			return order
@@ -105,6 +108,9 @@ func (c *catalog) learn(a *answer) {
 	}
 	c.found, c.groups, c.broken, c.failure, c.asked = a.found, a.groups, a.broken, nil, true
 	maps.Copy(c.groups, keysOf(a.broken))
+	if !c.blind {
+		c.forgetBuried()
+	}
 }
 
 func keysOf(m map[string]error) map[string]bool {

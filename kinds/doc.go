@@ -40,12 +40,14 @@
 // The set lists and watches CRDs and APIServices, and keeps a few strings of each. It asks for discovery once at the start, and again when an
 // APIService changes or a kind gets a 404. A program needs the verbs list and watch on both resources. Without them, or while the
 // CRDs cannot be listed for another reason, discovery decides: the set asks every 30 s, and after each 404 or 410 of a kind. Then a kind is gone when
-// no discovery has shown it for 10 s, and the first and the last of them were complete for its group. The ErrorHandler gets that once, and Health has it.
+// no discovery has shown it for 10 s, and the first and the last of them were complete for its group. A group that they lack is
+// not complete while it has an APIService. The ErrorHandler gets once that discovery decides, and Health has it.
 //
 // # Over a Durable
 //
 // Options.Informer may have a Durable. Each start lists each kind and compares the list with the stored objects, because they may be of another
-// version. A kind of which only the Durable knows stays until it is acquired, or until [informer.Clusters.DisengageStored].
+// version. A kind of which only the Durable knows stays until it is acquired, or until [informer.Clusters.DisengageStored]. If it is
+// acquired, and neither a complete list of CRDs nor discovery has it for 10 s, its objects come as deletes.
 //
 // # The parts of the package
 //

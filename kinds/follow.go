@@ -27,6 +27,9 @@ func (s *Set[T]) putCRD(obj *unstructured.Unstructured) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.settleLocked(s.catalog.put(d)...)
+	if !d.established && !s.catalog.cold(schema.GroupResource{Group: d.offer.Group, Resource: d.offer.Resource}) {
+		s.ask() // the objects of the CRD before it are gone if it is not established soon
+	}
 }
 
 func (s *Set[T]) removeCRD(name string) {
@@ -94,7 +97,7 @@ func (s *Set[T]) settleAllLocked() {
 // look notes whether the set may list the CRDs and the APIServices.
 func (s *Set[T]) look() {
 	failing, synced := s.crds.Health().SourceError, channel.Closed(s.crds.Synced())
-	forbidden := apierrors.IsForbidden(s.services.Health().SourceError)
+	forbidden, servicesListed := apierrors.IsForbidden(s.services.Health().SourceError), channel.Closed(s.services.Synced())
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	blind := apierrors.IsForbidden(failing) || !synced && failing != nil
@@ -106,7 +109,7 @@ func (s *Set[T]) look() {
 			m.away = absence{}
 		}
 	}
-	s.catalog.blind, s.catalog.listed, s.servicesForbidden = blind, listed, forbidden
+	s.catalog.blind, s.catalog.listed, s.catalog.servicesForbidden, s.catalog.servicesListed = blind, listed, forbidden, servicesListed
 	if changed {
 		s.settleAllLocked()
 	}
@@ -114,8 +117,8 @@ func (s *Set[T]) look() {
 
 // discover asks for discovery until ctx ends: once, and again when something may have changed that nothing else shows.
 func (s *Set[T]) discover(ctx context.Context) {
-	listed, reported := s.awaitSources(ctx), false
-	for first := true; ctx.Err() == nil; first = false {
+	began, reported := time.Now(), false
+	for listed := s.awaitSources(ctx); ctx.Err() == nil; {
 		s.look()
 		again, err := s.learn(ctx)
 		if ctx.Err() != nil {
@@ -125,8 +128,12 @@ func (s *Set[T]) discover(ctx context.Context) {
 			s.report(ctx, fmt.Errorf("kinds %s: discovery: %w", s.name, err))
 		}
 		reported = err != nil
-		if first {
-			close(s.known)
+		if !channel.Closed(s.known) {
+			if s.knows(time.Since(began)) {
+				close(s.known)
+			} else {
+				again = missPause // sooner than later
+			}
 		}
 		var poll <-chan time.Time
 		if again > 0 {
@@ -144,6 +151,14 @@ func (s *Set[T]) discover(ctx context.Context) {
 		case <-ctx.Done():
 		}
 	}
+}
+
+// knows reports whether the set knows the first kinds, after a time. It need not know those that have no CRDs if discovery fails for long.
+func (s *Set[T]) knows(since time.Duration) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	c := &s.catalog
+	return (c.listed || c.blind) && c.asked || c.listed && since >= firstWait
 }
 
 // awaitSources waits until the CRDs and the APIServices are listed, or cannot be. It returns a channel that is closed when the CRDs
@@ -189,7 +204,7 @@ func (s *Set[T]) learn(ctx context.Context) (again time.Duration, err error) {
 		case a.found[m.kind.GroupKind()] != nil:
 			m.away = absence{}
 		case complete && m.away.since.IsZero():
-			m.away = absence{since: time.Now(), blind: s.catalog.blind}
+			m.away.since = time.Now()
 		case complete:
 			m.away.long = time.Since(m.away.since) >= missPause
 		}
@@ -199,7 +214,7 @@ func (s *Set[T]) learn(ctx context.Context) (again time.Duration, err error) {
 	switch {
 	case s.missesLocked():
 		return missPause, err
-	case !s.catalog.listed || s.servicesForbidden || err != nil:
+	case !s.catalog.listed || s.catalog.servicesForbidden || !s.catalog.servicesListed || err != nil:
 		return pollPause, err
 	case time.Since(s.servicesChanged) < lagTime && s.waitsLocked():
 		return pollPause, err
@@ -210,9 +225,9 @@ func (s *Set[T]) learn(ctx context.Context) (again time.Duration, err error) {
 // missesLocked reports whether a kind is gone, unless something shows it again.
 func (s *Set[T]) missesLocked() bool {
 	for _, m := range s.members {
-		away := m.away
+		at, away := s.placeLocked(m), m.away
 		away.long = true
-		if m.at != nil && s.catalog.find(m.kind, m.at, away).gone {
+		if at != nil && s.catalog.find(m.kind, at, away).gone {
 			return true
 		}
 	}

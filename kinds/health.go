@@ -61,7 +61,7 @@ func (s *Set[T]) Health() Health {
 	sources := s.sources()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	h.Polls = s.catalog.blind || s.servicesForbidden
+	h.Polls = s.catalog.blind || s.catalog.servicesForbidden
 	h.DiscoveryError = text(s.catalog.failure)
 	for _, group := range slices.Sorted(maps.Keys(s.catalog.broken)) {
 		h.DiscoveryError = cmp.Or(h.DiscoveryError, fmt.Sprintf("group %s: %v", group, s.catalog.broken[group]))

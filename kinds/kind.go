@@ -107,4 +107,5 @@ type place struct {
 	resource   schema.GroupVersionResource
 	namespaced bool
 	uid        string // of the CRD, "" if the kind is not known from a CRD
+	guessed    bool   // by discovery, while it decided: the kind may have a CRD
 }

@@ -31,8 +31,8 @@ func TestAKindIsReadWhileItsCRDIsThere(t *testing.T) {
 		c.notEstablished = true
 		w.define(c)
 		w.is("Widget.example.com", kinds.Waiting, "not established: installing")
-		w.define(widgets)
 		w.objects(widgets.name(), "default", "a", "b")
+		w.define(widgets)
 		if err := l.WaitForSync(w.t.Context()); err != nil {
 			w.t.Fatal(err)
 		}
@@ -43,8 +43,9 @@ func TestAKindIsReadWhileItsCRDIsThere(t *testing.T) {
 		after(goneTime)
 		w.is("Widget.example.com", kinds.Waiting, "the CRD was deleted")
 		w.expect(widgetEvents("left deleted|a", "left deleted|b")...)
-		w.define(widgets)
+		w.define(c)
 		w.objects(widgets.name(), "default", "c")
+		w.define(widgets)
 		after(time.Second)
 		w.expect(widgetEvents("initial added|c")...)
 	})

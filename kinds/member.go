@@ -42,7 +42,9 @@ func (s *Set[T]) settleLocked(kinds ...schema.GroupKind) {
 	for _, of := range kinds {
 		if o, ok := s.catalog.offer(of); ok && s.wanted != nil {
 			all := Kind{Group: of.Group, Kind: of.Kind}
-			if s.wanted(o) {
+			if _, err := all.checked(); err != nil {
+				// Its name may be that of another kind, such as Pod@v1. An API server refuses such a CRD.
+			} else if s.wanted(o) {
 				s.memberLocked(all).wanted = true
 			} else if m := s.members[all.String()]; m != nil {
 				m.wanted = false
@@ -56,7 +58,7 @@ func (s *Set[T]) settleLocked(kinds ...schema.GroupKind) {
 }
 
 func (s *Set[T]) settleMemberLocked(m *member) {
-	f := s.catalog.find(m.kind, m.at, m.away)
+	f := s.catalog.find(m.kind, s.placeLocked(m), m.away)
 	switch {
 	case f.gone:
 		s.leaveLocked(m, informer.LeaveDeleted)
@@ -79,6 +81,14 @@ func (s *Set[T]) settleMemberLocked(m *member) {
 	}
 }
 
+// placeLocked returns where a kind is read, or an unknown place if the Durable has objects of it. It is nil if the set knows none.
+func (s *Set[T]) placeLocked(m *member) *place {
+	if m.at == nil && s.durable && slices.Contains(s.objects.Engaged(), m.name) {
+		return &place{guessed: true}
+	}
+	return m.at
+}
+
 // readLocked has a member read its kind at a place.
 func (s *Set[T]) readLocked(m *member, p place) (err error) {
 	from := informer.ClusterSource{Source: s.source(p, m.kind.Namespace), TweakListOptions: m.kind.tweak(), UID: m.uid}
@@ -96,7 +106,7 @@ func (s *Set[T]) readLocked(m *member, p place) (err error) {
 		if err = s.objects.Engage(m.name, from); err != nil {
 			return err
 		}
-	case *at != p:
+	case at.resource != p.resource || at.namespaced != p.namespaced || at.uid != p.uid:
 		// Some objects of a CRD that was created again may have come already, and stay.
 		err = s.objects.Move(m.name, from)
 	case failed || m.halted: // the source may be in a long pause

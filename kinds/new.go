@@ -87,6 +87,7 @@ func newSet[T informer.Object](op string, clients Clients, opts Options[T], sour
 	if s.report == nil {
 		s.report = informer.Report
 	}
+	s.durable = !object.IsNil(opts.Informer.Durable)
 	of := opts.Informer
 	of.Name = cmp.Or(of.Name, s.name+" objects")
 	handler := of.ErrorHandler

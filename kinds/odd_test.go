@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -128,6 +129,80 @@ func TestASetThatEndsAtOnce(t *testing.T) {
 			t.Errorf("%v", err)
 		}
 	})
+}
+
+// oddDiscovery adds answers that no API server gives.
+type oddDiscovery struct{ kinds.Discovery }
+
+func (d oddDiscovery) ServerGroupsAndResources() ([]*metav1.APIGroup, []*metav1.APIResourceList, error) {
+	groups, lists, err := d.Discovery.ServerGroupsAndResources()
+	odd := &metav1.APIResourceList{GroupVersion: "v1"}
+	for _, kind := range []string{"", "Pod@v1", "Pod:default", "A B", "|"} {
+		odd.APIResources = append(odd.APIResources, metav1.APIResource{Name: "odd", Kind: kind, Verbs: metav1.Verbs{"list", "watch"}})
+	}
+	return append(groups, nil, &metav1.APIGroup{}), append(lists, nil, &metav1.APIResourceList{GroupVersion: "a/b/c"}, odd), err
+}
+
+func TestOddAnswersOfDiscoveryAreNotRead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newServer()
+		clients := clientsOf(s)
+		clients.Discovery = oddDiscovery{clients.Discovery}
+		set := must(kinds.New(clients, kinds.Options[whole]{Wanted: func(o kinds.Offer) bool { return o.Group == "" }}))
+		informertest.Run(t, set.Informer())
+		informertest.Run(t, set)
+		must(set.Acquire(kinds.Kind{Kind: "Pod", Version: "v1"}))
+		after(time.Minute)
+		all := set.Health().Kinds
+		if len(all) != 2 || all[0].Name != "Pod" || all[1].Name != "Pod@v1" || all[1].Resource != "pods" {
+			t.Errorf("%+v", all)
+		}
+	})
+}
+
+// TestASetHasNotSyncedWhileTheServerIsDown starts a set when requests fail or take long.
+func TestASetHasNotSyncedWhileTheServerIsDown(t *testing.T) {
+	for name, down := range map[string]struct {
+		paths string // that fail, separated by spaces
+		hang  bool   // without an answer
+		want  time.Duration
+	}{
+		"all":               {"customresourcedefinitions apiservices /api /apis widgets", false, 45 * time.Second},
+		"slow CRDs":         {"customresourcedefinitions", true, 20 * time.Second},
+		"discovery":         {"/apis", false, 20 * time.Second},
+		"discovery, always": {"/apis", false, time.Hour},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := newServer()
+				s.define(widgets)
+				start, up := time.Now(), time.After(down.want)
+				s.fail = func(_, at string) *metav1.Status {
+					fails := slices.ContainsFunc(strings.Fields(down.paths), func(path string) bool { return strings.HasSuffix(at, path) })
+					if fails && down.hang {
+						<-up
+					} else if fails && time.Since(start) < down.want {
+						return everythingFails("", "")
+					}
+					return nil
+				}
+				silent := func(context.Context, error) {}
+				set := must(kinds.New(clientsOf(s), kinds.Options[whole]{
+					Wanted: func(o kinds.Offer) bool { return o.Kind == "Widget" }, ErrorHandler: silent, Informer: informer.Options[whole]{ErrorHandler: silent},
+				}))
+				group := &informer.Group{}
+				if err := errors.Join(group.Add(set.Informer()), group.Add(set)); err != nil {
+					t.Fatal(err)
+				}
+				informertest.Run(t, group)
+				took := time.Since(start)
+				_, reads := set.Find("Widget.example.com")
+				if err := set.WaitForSync(t.Context()); err != nil || !reads || took < min(down.want, 30*time.Second) || took > min(down.want, 30*time.Second)+time.Minute {
+					t.Errorf("it has synced after %v, with the kind %t: %v", took, reads, err)
+				}
+			})
+		})
+	}
 }
 
 // TestAServerThatHangsHoldsUpNothingElse has one request after another without an answer.

@@ -114,16 +114,7 @@ func (s *server) define(c crd) {
 	if c.terminating {
 		meta["deletionTimestamp"] = time.Now().UTC().Format(time.RFC3339)
 	}
-	s.put(crdsName, obj{
-		"metadata": meta,
-		"spec":     obj{"group": "example.com", "scope": c.scope, "names": obj{"kind": c.kind, "plural": c.plural, "categories": c.categories}, "versions": versions},
-		"status": obj{"conditions": []any{
-			obj{"type": "NamesAccepted", "status": status(c.notAccepted), "message": "the kind is in use"},
-			obj{"type": "Established", "status": status(c.notEstablished), "message": "installing"},
-		}},
-	})
 	s.mu.Lock()
-	defer s.mu.Unlock()
 	r := s.kinds[c.name()]
 	if r == nil {
 		r = &resource{group: "example.com", name: c.plural, custom: true, epoch: s.version}
@@ -136,6 +127,15 @@ func (s *server) define(c crd) {
 	if c.notEstablished {
 		r.versions = nil
 	}
+	s.mu.Unlock()
+	s.put(crdsName, obj{
+		"metadata": meta,
+		"spec":     obj{"group": "example.com", "scope": c.scope, "names": obj{"kind": c.kind, "plural": c.plural, "categories": c.categories}, "versions": versions},
+		"status": obj{"conditions": []any{
+			obj{"type": "NamesAccepted", "status": status(c.notAccepted), "message": "the kind is in use"},
+			obj{"type": "Established", "status": status(c.notEstablished), "message": "installing"},
+		}},
+	})
 }
 
 // undefine deletes a CRD and its objects.

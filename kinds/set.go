@@ -24,20 +24,20 @@ type Set[T informer.Object] struct {
 	discovery      Discovery
 	report         func(ctx context.Context, err error)
 	objects        *informer.Clusters[T]
+	durable        bool // the objects outlive the process
 	source         func(p place, namespace string) cache.ListerWatcher
 	crds, services *informer.SinkInformer[*unstructured.Unstructured]
 
-	hasRun            atomic.Bool
-	started, stopped  chan struct{}
-	known, synced     chan struct{} // closed when the first kinds are known, and when they are listed
-	wake              chan struct{} // has an element if discovery is to be asked
-	failed            sync.Map      // the last *failure of each kind, by name, that Find has not seen end
-	mu                sync.Mutex    // protects the rest; the set calls no function of the user with it but Wanted
-	catalog           catalog
-	members           map[string]*member // by name
-	byKind            map[schema.GroupKind][]*member
-	servicesForbidden bool
-	servicesChanged   time.Time // when the last APIService has changed
+	hasRun           atomic.Bool
+	started, stopped chan struct{}
+	known, synced    chan struct{} // closed when the first kinds are known, and when they are listed
+	wake             chan struct{} // has an element if discovery is to be asked
+	failed           sync.Map      // the last *failure of each kind, by name, that Find has not seen end
+	mu               sync.Mutex    // protects the rest; the set calls no function of the user with it but Wanted
+	catalog          catalog
+	members          map[string]*member // by name
+	byKind           map[schema.GroupKind][]*member
+	servicesChanged  time.Time // when the last APIService has changed
 }
 
 // Informer returns the informer over all kinds that the set reads. [informer.Event.Cluster] is the name of the kind, [Kind.String]. Add it to
