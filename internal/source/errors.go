@@ -109,7 +109,9 @@ func statusOf(obj runtime.Object) *metav1.Status {
 		var failure *apierrors.StatusError
 		if errors.As(apierrors.FromObject(obj), &failure) {
 			status := failure.Status()
-			if apierrors.HasStatusCause(failure, "ClientWatchDecoding") { // client-go could not decode an event
+			// client-go could not decode an event. It says the same of a connection that breaks: an aggregator
+			// resets the stream of a watch when the server behind it dies.
+			if apierrors.HasStatusCause(failure, "ClientWatchDecoding") && !strings.Contains(status.Message, "stream error: ") {
 				status.Message += wayOut
 			}
 			return &status

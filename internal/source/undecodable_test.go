@@ -4,11 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"maps"
 	"net/http"
 	"slices"
 	"strings"
 	"testing"
+	"testing/iotest"
 	"testing/synctest"
 	"time"
 
@@ -53,6 +55,28 @@ func TestTheErrorOfAnObjectThatCannotBeDecodedLeadsToTheRemedy(t *testing.T) {
 			})
 		})
 	}
+}
+
+// An aggregator resets the stream of a watch when the server behind it dies. client-go cannot decode that, but no object is to blame.
+func TestTheErrorOfAStreamThatBreaksLeadsToNoRemedyForObjects(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWire()
+		w.Odd(func(req *http.Request) testkit.Answer {
+			if !testkit.IsWatch(req) {
+				return nil
+			}
+			return func(req *http.Request) (*http.Response, error) {
+				answer, err := testkit.Says(200, "")(req)
+				answer.Body = io.NopCloser(iotest.ErrReader(errors.New("stream error: stream ID 3; INTERNAL_ERROR; received from peer")))
+				return answer, err
+			}
+		})
+		o := observe(t, typedClient(w), anyOptions{Decode: informer.DecodeByClient})
+		sleepBubble(time.Minute)
+		if told, _ := o.take(); len(told) != 1 || !strings.Contains(told[0], "INTERNAL_ERROR") || strings.Contains(told[0], "Transport") {
+			t.Errorf("reported %q", told)
+		}
+	})
 }
 
 // With informer.Transport, such an object keeps its last state, and the others go on.
