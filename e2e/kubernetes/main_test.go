@@ -9,8 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"go.uber.org/goleak"
-
+	"github.com/customcacheinformer/informer/e2e/apiserver"
 	"github.com/customcacheinformer/informer/e2e/kubernetes/kubeapiserver"
 )
 
@@ -41,11 +40,7 @@ func TestMain(m *testing.M) {
 		log.Print(err)
 		code = 1
 	}
-	if err := goleak.Find(); err != nil && code == 0 {
-		log.Print(err)
-		code = 1
-	}
-	os.Exit(code)
+	os.Exit(apiserver.ExitCode(code))
 }
 
 // start builds the program and starts the shared API server.
