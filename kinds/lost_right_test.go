@@ -1,8 +1,11 @@
 package kinds_test
 
 import (
+	"strings"
 	"testing"
 	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/customcacheinformer/informer/kinds"
 )
@@ -55,8 +58,18 @@ func TestTheLossOfTheRightToCRDsChangesNothing(t *testing.T) {
 				after(time.Second)
 				w.log.events = w.log.events[len(w.log.events)-1:]
 				w.expect(widgetEvents(last)...)
-				w.do(func() { w.fail = forbidden })
+				w.do(func() {
+					w.fail = func(verb, path string) *metav1.Status {
+						if strings.HasPrefix(path, "/api") && strings.Count(path, "/") == 1 {
+							return failure(503, metav1.StatusReasonServiceUnavailable, "no discovery")
+						}
+						return forbidden(verb, path)
+					}
+				})
 				w.cut(crdsName)
+				after(10 * time.Minute) // an old discovery must not decide
+				w.expect()
+				w.do(func() { w.fail = forbidden })
 				after(10 * time.Minute)
 				if !w.set.Health().Polls {
 					w.t.Error("discovery does not take the place of the CRDs")
