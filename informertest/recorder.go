@@ -3,7 +3,6 @@ package informertest
 import (
 	"context"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -34,10 +33,27 @@ type Recorder[T informer.Object] struct {
 	mu       sync.Mutex // protects the fields below
 	events   []informer.Event[T]
 	expected int // number of events that Expect has consumed
-	view     map[types.NamespacedName]T
-	failed   map[types.NamespacedName]T // the objects before events whose Hook has failed; the zero T if there was none
+	view     map[place]T
+	failed   map[place]T // the objects before events whose Hook has failed; the zero T if there was none
 	broken   error
 	more     chan struct{} // closed at the next event; nil if nobody waits
+}
+
+// place is where an object is.
+type place struct {
+	cluster string
+	types.NamespacedName
+}
+
+func placeOf[T informer.Object](e informer.Event[T]) place { return place{e.Cluster(), e.Key()} }
+
+// String returns the place in the notation of Expect.
+func (p place) String() string {
+	key := strings.TrimPrefix(p.NamespacedName.String(), "/")
+	if p.cluster == "" {
+		return key
+	}
+	return p.cluster + "|" + key
 }
 
 // Add records e and calls Hook.
@@ -57,15 +73,15 @@ func (r *Recorder[T]) Delete(ctx context.Context, e informer.Event[T]) error {
 
 func (r *Recorder[T]) record(ctx context.Context, called informer.EventType, e informer.Event[T]) error {
 	r.mu.Lock()
-	before := r.view[e.Key()]
+	before := r.view[placeOf(e)]
 	err := r.apply(called, e)
-	if undone, again := r.failed[e.Key()]; again && err != nil {
+	if undone, again := r.failed[placeOf(e)]; again && err != nil {
 		before = undone
 		err = r.applyAgain(called, e, undone)
 	}
-	delete(r.failed, e.Key())
+	delete(r.failed, placeOf(e))
 	if err != nil && r.broken == nil {
-		r.broken = fmt.Errorf("event %d, %s %s (%s): %w", len(r.events), e.Type, e.Key(), e.Origin, err)
+		r.broken = fmt.Errorf("event %d, %s %s (%s): %w", len(r.events), e.Type, placeOf(e), e.Origin, err)
 	}
 	r.events = append(r.events, e)
 	if r.more != nil {
@@ -81,9 +97,9 @@ func (r *Recorder[T]) record(ctx context.Context, called informer.EventType, e i
 		r.mu.Lock()
 		defer r.mu.Unlock()
 		if r.failed == nil {
-			r.failed = map[types.NamespacedName]T{}
+			r.failed = map[place]T{}
 		}
-		r.failed[e.Key()] = before
+		r.failed[placeOf(e)] = before
 	}
 	return err
 }
@@ -93,10 +109,10 @@ func (r *Recorder[T]) record(ctx context.Context, called informer.EventType, e i
 func (r *Recorder[T]) applyAgain(called informer.EventType, e informer.Event[T], undone T) error {
 	var none T
 	if undone != none {
-		r.view[e.Key()] = undone
+		r.view[placeOf(e)] = undone
 		return r.apply(called, e)
 	}
-	delete(r.view, e.Key())
+	delete(r.view, placeOf(e))
 	err := r.apply(called, e)
 	if e.Type == informer.EventDeleted && e.Old != none && e.New == none {
 		return nil // of an object that was added in vain, and has changed since
@@ -111,13 +127,13 @@ func (r *Recorder[T]) apply(called informer.EventType, e informer.Event[T]) erro
 		return fmt.Errorf("was passed to the method for %s", called)
 	}
 	if r.view == nil {
-		r.view = map[types.NamespacedName]T{}
+		r.view = map[place]T{}
 	}
-	known, there := r.view[e.Key()]
+	known, there := r.view[placeOf(e)]
 	switch e.Type {
 	case informer.EventAdded:
-		r.view[e.Key()] = e.New
-		if there {
+		r.view[placeOf(e)] = e.New
+		if there && (e.Cluster() == "" || e.Origin != informer.OriginInitial) { // a cluster may have left silently
 			return fmt.Errorf("was there already, at version %s", known.GetResourceVersion())
 		}
 		if e.Old != none {
@@ -125,9 +141,9 @@ func (r *Recorder[T]) apply(called informer.EventType, e informer.Event[T]) erro
 		}
 		return nil
 	case informer.EventUpdated:
-		r.view[e.Key()] = e.New
+		r.view[placeOf(e)] = e.New
 	case informer.EventDeleted:
-		delete(r.view, e.Key())
+		delete(r.view, placeOf(e))
 		if e.New != none {
 			return fmt.Errorf("has a New")
 		}
@@ -161,11 +177,20 @@ func (r *Recorder[T]) Events() []informer.Event[T] {
 }
 
 // View returns the objects that the events so far add up to: the state that a program now has
-// if it builds its state from them.
-func (r *Recorder[T]) View() map[types.NamespacedName]T {
+// if it builds its state from them. For an informer over clusters, see ViewIn.
+func (r *Recorder[T]) View() map[types.NamespacedName]T { return r.ViewIn("") }
+
+// ViewIn is View for the objects of a cluster. Those of a cluster that has left silently stay.
+func (r *Recorder[T]) ViewIn(cluster string) map[types.NamespacedName]T {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return maps.Clone(r.view)
+	view := map[types.NamespacedName]T{}
+	for at, obj := range r.view {
+		if at.cluster == cluster {
+			view[at.NamespacedName] = obj
+		}
+	}
+	return view
 }
 
 // Err returns an error for the first event that contradicts those before it: an object that is
@@ -179,8 +204,8 @@ func (r *Recorder[T]) Err() error {
 }
 
 // Expect waits for len(want) further events and fails the test if they are not those of want.
-// An event is written as its type and its key, such as "added default/web" or "deleted
-// node-1". The order counts only among the events of one object, which is all that an informer
+// An event is written as its type and its key, such as "added default/web", "deleted
+// node-1", or "added east|default/web" of cluster east. The order counts only among the events of one object, which is all that an informer
 // promises. Expect also fails the test if the events contradict each other, see Err, or do not
 // come within two minutes, which takes no time in a synctest bubble. The next Expect begins after
 // these events.
@@ -198,7 +223,7 @@ func (r *Recorder[T]) Expect(t testing.TB, want ...string) {
 		r.mu.Lock()
 		defer r.mu.Unlock()
 		for _, e := range r.events[r.expected:] {
-			t.Errorf("unexpected event: %s %s", e.Type, e.Key())
+			t.Errorf("unexpected event: %s %s", e.Type, placeOf(e))
 		}
 		return
 	}
@@ -234,7 +259,7 @@ func (r *Recorder[T]) take(ctx context.Context, n int) ([]string, error) {
 		for len(taken) < n && r.expected < len(r.events) {
 			e := r.events[r.expected]
 			r.expected++
-			taken = append(taken, fmt.Sprintf("%s %s", e.Type, strings.TrimPrefix(e.Key().String(), "/")))
+			taken = append(taken, fmt.Sprintf("%s %s", e.Type, placeOf(e)))
 		}
 		if len(taken) == n {
 			r.mu.Unlock()

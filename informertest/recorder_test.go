@@ -257,3 +257,33 @@ func TestRunReturnsAFunctionThatStopsAndWaits(t *testing.T) {
 	}
 	stop() // the end of the test calls stop again
 }
+
+func TestARecorderKnowsClusters(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		over := must(informer.NewOverClusters(informer.Options[*corev1.ConfigMap]{}, informer.ClusterOptions{}))
+		sources := map[string]*informertest.Source[*corev1.ConfigMap]{}
+		for _, name := range []string{"east", "west"} {
+			sources[name] = informertest.NewSource(configMap("a", "1"))
+		}
+		engage := func(name string) {
+			if err := over.Engage(name, informer.ClusterSource{Source: sources[name]}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		r := &informertest.Recorder[*corev1.ConfigMap]{}
+		must(over.AddWatcher(r, informer.WatcherOptions{}))
+		informertest.Run(t, over)
+		engage("east")
+		engage("west")
+		r.Expect(t, "added east|default/a", "added west|default/a")
+		must(over.Disengage("east", informer.LeaveSilently))
+		synctest.Wait()
+		engage("east")
+		r.Expect(t, "added east|default/a")
+		must(over.Disengage("west", informer.LeaveDeleted))
+		r.Expect(t, "deleted west|default/a")
+		if east, west, one := r.ViewIn("east"), r.ViewIn("west"), r.View(); len(east) != 1 || len(west)+len(one) != 0 {
+			t.Errorf("the views are %v, %v and %v", east, west, one)
+		}
+	})
+}

@@ -24,8 +24,9 @@
 //
 //  1. A kind is read from when it is served until it is gone or released. Until it is served, [KindHealth] has the reason why it is not.
 //  2. A kind delivers deletes if an object was deleted, or if the kind is gone: its CRD was deleted, or is absent from a complete list of CRDs;
-//     or all APIServices of its group were deleted. Those of a kind that is gone have [informer.OriginLeft]. If the CRD was created again, the kind
-//     is listed, and only the objects that are no longer there are deleted.
+//     or all APIServices of its group were deleted; or its group, which has no APIService, is missing in complete discoveries for 10 s. Those of a kind
+//     that is gone have [informer.OriginLeft], and come a few seconds later. If the CRD was created again meanwhile, the kind is listed, and only the
+//     objects that are no longer there are deleted.
 //  3. Any other trouble parks a kind: its objects stay, and the set tries again. This is so for a 403, a 404, a 410, a conversion webhook
 //     that fails, a list that expires, a discovery that fails for its group or as a whole, a CRD that is not established or whose names are not
 //     accepted, and an APIService that is not available. Such a kind delays no other.
@@ -39,7 +40,7 @@
 //
 // The set lists and watches CRDs and APIServices, and keeps a few strings of each. It asks for discovery once at the start, and again when an
 // APIService changes or a kind gets a 404. A program needs the verbs list and watch on both resources. Without them, or while the
-// CRDs cannot be listed for another reason, discovery decides: the set asks every 30 s, and after each 404 or 410 of a kind. Then a kind is gone when
+// first list of the CRDs fails, discovery decides: the set asks every 30 s, and after each 404 or 410 of a kind. Then a kind is gone when
 // no discovery has shown it for 10 s, and the first and the last of them were complete for its group. A group that they lack is
 // not complete while it has an APIService. The ErrorHandler gets once that discovery decides, and Health has it.
 //
@@ -47,7 +48,8 @@
 //
 // Options.Informer may have a Durable. Each start lists each kind and compares the list with the stored objects, because they may be of another
 // version. A kind of which only the Durable knows stays until it is acquired, or until [informer.Clusters.DisengageStored]. If it is
-// acquired, and neither a complete list of CRDs nor discovery has it for 10 s, its objects come as deletes.
+// acquired, and neither a complete list of CRDs nor discovery has it for 10 s, its objects come as deletes. One that only Options.Wanted asks for
+// must be acquired for that.
 //
 // # The parts of the package
 //

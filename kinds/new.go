@@ -36,7 +36,7 @@ type Options[T informer.Object] struct {
 	Name string
 	// Wanted reports whether the set reads a kind that the server offers, as if something had acquired it with all of its objects. It is
 	// called again when something changes about the kind. A kind that it no longer wants leaves silently. Wanted is called from
-	// several goroutines, one at a time. It must not block, and must not call methods of the set. Nil, the default, wants none.
+	// several goroutines, one at a time. It must not block, and must not call methods of the set. A panic ends the process. Nil, the default, wants none.
 	Wanted func(Offer) bool
 	// Informer has the options of the informer over all kinds. Its Name defaults to Options.Name with " objects" behind it.
 	Informer informer.Options[T]
