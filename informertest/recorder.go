@@ -194,7 +194,7 @@ func (r *Recorder[T]) ViewIn(cluster string) map[types.NamespacedName]T {
 }
 
 // Err returns an error for the first event that contradicts those before it: an object that is
-// added twice, or is updated or deleted without being there, or an event whose Old is not the
+// added twice (in a cluster, which may have left silently, an add with OriginInitial may repeat), or is updated or deleted without being there, or an event whose Old is not the
 // New of the event before. Old and New are compared by UID and resourceVersion. Objects of a
 // client-go fake have neither, so there any Old passes.
 func (r *Recorder[T]) Err() error {

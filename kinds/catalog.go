@@ -59,9 +59,6 @@ func newCatalog() catalog {
 
 // put takes a CRD, and returns the kinds about which it has something new.
 func (c *catalog) put(d *definition) (kinds []schema.GroupKind) {
-	if old := c.crds[d.name]; old != nil && old.uid != d.uid {
-		c.bury(d.name)
-	}
 	kinds = c.replace(d.name)
 	c.crds[d.name] = d
 	of := schema.GroupKind{Group: d.offer.Group, Kind: d.offer.Kind}
@@ -75,7 +72,7 @@ func (c *catalog) put(d *definition) (kinds []schema.GroupKind) {
 		}
 		return strings.Compare(a.name, b.name)
 	})
-	return append(kinds, of)
+	return slices.Compact(append(kinds, of))
 }
 
 // remove takes the name of a CRD that is gone, and returns its kind.
@@ -120,7 +117,7 @@ func (c *catalog) buried(group, resource string) bool {
 	return buried && time.Since(at) <= tombTime
 }
 
-// cold reports whether a tomb is so old that the watch of the CRDs would have shown the next CRD of that name.
+// cold reports whether a tomb is so old that the watch would have shown the next CRD or APIService.
 func (c *catalog) cold(of schema.GroupResource) bool {
 	return time.Since(c.tombs[of.String()]) >= coldTime
 }
@@ -281,7 +278,7 @@ func (c *catalog) missing(of schema.GroupKind, at *place, away absence) finding 
 	f := finding{why: "the server does not offer the kind"}
 	if at != nil && away.long {
 		// Discovery may leave out a group whose server is away, but its APIService is there then.
-		f.gone = c.groups[of.Group] && (c.blind || at.guessed) || !c.groups[of.Group] && (c.servicesForbidden || c.servicesListed && c.serviceOf(of.Group) == "")
+		f.gone = c.groups[of.Group] && (c.blind || at.guessed && c.serviceOf(of.Group) == "") || !c.groups[of.Group] && (c.servicesForbidden || c.servicesListed && c.serviceOf(of.Group) == "")
 	}
 	return f
 }

@@ -38,8 +38,9 @@
 //
 // # How a set knows the kinds
 //
-// The set lists and watches CRDs and APIServices, and keeps a few strings of each. It asks for discovery once at the start, and again when an
-// APIService changes or a kind gets a 404. A program needs the verbs list and watch on both resources. Without them, or while the
+// The set lists and watches CRDs and APIServices, and keeps a few strings of each. It asks for discovery once at the start, and again when a
+// CRD is deleted, when an APIService changes and for 5 minutes after that, when a kind gets a 404 or 410, and every 30 s while discovery fails or does
+// not show a kind that is read. A program needs the verbs list and watch on both resources. Without them, or while the
 // first list of the CRDs fails, discovery decides: the set asks every 30 s, and after each 404 or 410 of a kind. Then a kind is gone when
 // no discovery has shown it for 10 s, and the first and the last of them were complete for its group. A group that they lack is
 // not complete while it has an APIService. The ErrorHandler gets once that discovery decides, and Health has it.

@@ -26,19 +26,24 @@ func TestARestartOverADurable(t *testing.T) {
 		for _, id := range []string{widgets.name(), other.name(), "pods."} {
 			s.objects(id, "default", "a", "b")
 		}
-		start := func() (w *world, stop func()) {
+		all := []kinds.Kind{widget, flunder, {Group: "example.com", Kind: "Other"}, {Kind: "Pod"}}
+		start := func(wanted ...kinds.Kind) (w *world, stop func()) {
 			w = &world{server: s, t: t}
 			silent := func(context.Context, error) {}
 			w.set = must(kinds.New(clientsOf(s), kinds.Options[whole]{ErrorHandler: silent, Informer: informer.Options[whole]{Durable: store, ErrorHandler: silent}}))
 			must(w.set.Informer().AddWatcher(note(&w.log, versionOf), informer.WatcherOptions{}))
-			for _, k := range []kinds.Kind{widget, flunder, {Group: "example.com", Kind: "Other"}, {Kind: "Pod"}} {
+			for _, k := range wanted {
 				w.acquire(k)
 			}
-			stopObjects, stopSet := informertest.Run(t, w.set.Informer()), informertest.Run(t, w.set)
+			begun, stopObjects := time.Now(), informertest.Run(t, w.set.Informer())
+			stopSet := informertest.Run(t, w.set)
+			if took := time.Since(begun); len(wanted) == 1 && took > 10*time.Second { // what the store has, and nothing wants, is not waited for
+				t.Errorf("the start has taken %v", took)
+			}
 			after(2 * time.Minute)
 			return w, func() { stopSet(); stopObjects(); store = store.Reopen() }
 		}
-		w, stop := start()
+		w, stop := start(all...)
 		w.log.events = nil
 		stop()
 
@@ -56,20 +61,23 @@ func TestARestartOverADurable(t *testing.T) {
 		state := widgetEvents("initial added|a", "initial added|b")
 		state = append(state, "initial added Other.example.com|a", "initial added Other.example.com|b", "initial added Flunder.wardle.example.com|a",
 			"initial added Pod|a", "initial added Pod|b", "initial deleted Pod|b")
-		w, stop = start()
+		w, stop = start(all...)
 		w.expect(append(state, widgetEvents("left deleted|a", "left deleted|b")...)...)
 		w.is("Widget.example.com", kinds.Waiting, "does not offer")
+		w.is("Flunder.wardle.example.com", kinds.Parked, "discovery of group")
 		after(10 * time.Minute)
 		w.expect()
 		stop()
 
-		w, stop = start() // the deletes do not come again
+		w, stop = start(all...) // the deletes do not come again
 		w.expect("initial added Other.example.com|a", "initial added Other.example.com|b", "initial added Flunder.wardle.example.com|a", "initial added Pod|a")
 		s.do(func() { s.stale[flunder.Group], s.fail = false, nil })
 		s.service(flunder.Group, "True")
 		after(10 * time.Minute)
 		w.expect()
 		w.is("Flunder.wardle.example.com", kinds.Reading, "")
+		stop()
+		_, stop = start(kinds.Kind{Kind: "Pod"})
 		stop()
 	})
 }

@@ -3,6 +3,7 @@ package kinds
 import (
 	"context"
 	"fmt"
+	"maps"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -27,9 +28,6 @@ func (s *Set[T]) putCRD(obj *unstructured.Unstructured) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.settleLocked(s.catalog.put(d)...)
-	if !d.established && !s.catalog.cold(schema.GroupResource{Group: d.offer.Group, Resource: d.offer.Resource}) {
-		s.ask() // the objects of the CRD before it are gone if it is not established soon
-	}
 }
 
 func (s *Set[T]) removeCRD(name string) {
@@ -214,9 +212,9 @@ func (s *Set[T]) learn(ctx context.Context) (again time.Duration, err error) {
 	switch {
 	case s.missesLocked():
 		return missPause, err
-	case !s.catalog.listed || s.catalog.servicesForbidden || !s.catalog.servicesListed || err != nil:
+	case !s.catalog.listed || s.catalog.servicesForbidden || !s.catalog.servicesListed || err != nil || s.hiddenLocked():
 		return pollPause, err
-	case time.Since(s.servicesChanged) < lagTime && s.waitsLocked():
+	case time.Since(s.servicesChanged) < lagTime && (s.wanted != nil || s.waitsLocked()):
 		return pollPause, err
 	}
 	return 0, nil
@@ -228,6 +226,16 @@ func (s *Set[T]) missesLocked() bool {
 		at, away := s.placeLocked(m), m.away
 		away.long = true
 		if at != nil && s.catalog.find(m.kind, at, away).gone {
+			return true
+		}
+	}
+	return false
+}
+
+// hiddenLocked reports whether discovery does not show a kind that is not gone. It may be another API server that has answered.
+func (s *Set[T]) hiddenLocked() bool {
+	for _, m := range s.members {
+		if m.at != nil && m.at.uid == "" && m.halted {
 			return true
 		}
 	}
@@ -248,15 +256,16 @@ func (s *Set[T]) waitsLocked() bool {
 func (s *Set[T]) trouble() error {
 	s.mu.Lock()
 	failure := s.catalog.failure
+	of := maps.Clone(s.members)
 	s.mu.Unlock()
-	for _, err := range []error{s.crds.Health().SourceError, s.services.Health().SourceError, failure} {
-		if err != nil {
-			return err
+	for _, n := range s.objects.Health().Clusters {
+		if of[n.Cluster] != nil && n.SourceError != nil {
+			return n.SourceError
 		}
 	}
-	for _, n := range s.objects.Health().Clusters {
-		if n.SourceError != nil {
-			return n.SourceError
+	for _, err := range []error{failure, s.crds.Health().SourceError, s.services.Health().SourceError} {
+		if err != nil {
+			return err
 		}
 	}
 	return nil

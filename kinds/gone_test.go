@@ -1,7 +1,6 @@
 package kinds_test
 
 import (
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -53,10 +52,43 @@ func TestAGroupThatDiscoveryDoesNotShowIsThereWhileItsAPIServiceIs(t *testing.T)
 				w.service(flunder.Group, "True")
 				after(time.Minute)
 				w.is("Flunder.wardle.example.com", kinds.Reading, "")
+				// Another API server, which does not know the group yet, answers once.
+				w.do(func() { w.hidden[flunder.Group] = true })
+				w.service("other.example.com", "True")
+				after(10 * time.Second)
+				w.is("Flunder.wardle.example.com", kinds.Parked, "does not offer")
+				w.do(func() { w.hidden[flunder.Group] = false })
+				after(10 * time.Minute)
+				w.is("Flunder.wardle.example.com", kinds.Reading, "")
 				w.expect()
 			})
 		})
 	}
+}
+
+// TestACRDThatWasMissedForLongMayBeCreatedAgainAtOnce waits so long for a CRD that two discoveries do not show its kind.
+func TestACRDThatWasMissedForLongMayBeCreatedAgainAtOnce(t *testing.T) {
+	run(t, kinds.Options[whole]{}, func(*server) {}, func(w *world) {
+		w.acquire(widget)
+		for range 2 {
+			after(time.Minute)
+			w.service("other.example.com", "True")
+			after(time.Minute)
+			w.service("other.example.com", "False")
+		}
+		after(10 * time.Minute)
+		w.define(widgets)
+		w.objects(widgets.name(), "default", "a")
+		after(time.Minute)
+		w.log.events = nil
+		w.undefine(widgets)
+		w.define(widgets)
+		w.objects(widgets.name(), "default", "b")
+		after(time.Minute)
+		if n := w.log.count("left"); n != 0 || w.log.count("added") != 1 || w.log.count("deleted") != 1 {
+			w.t.Errorf("the events are %q", w.log.events)
+		}
+	})
 }
 
 // TestAKindThatIsGoneDoesNotComeBackWithAnOldDiscovery deletes a CRD that the only discovery has shown, and another one much later.
@@ -220,15 +252,14 @@ func TestACRDWithAnotherUIDIsANewKind(t *testing.T) {
 		after(2 * time.Minute)
 		w.is("Widget.example.com", kinds.Reading, "")
 		objs, err := w.set.Informer().In("Widget.example.com").List("", nil)
-		if len(objs) != 2 || err != nil {
-			w.t.Errorf("the informer has %d objects (%v)", len(objs), err)
+		if len(objs) != 2 || err != nil || objs[0].GetName() == "a" || objs[1].GetName() == "a" {
+			w.t.Errorf("the informer has %v (%v)", objs, err)
 		}
-		w.log.mu.Lock()
-		left := len(slices.DeleteFunc(slices.Clone(w.log.events), func(e string) bool { return !strings.Contains(e, "deleted") }))
-		added := len(w.log.events) - left
-		w.log.mu.Unlock()
-		if added-left != 0 || left < 2 { // the first list may come before or after that of the CRDs
-			w.t.Errorf("the events are %q", w.log.events)
+		for name, want := range map[string][2]int{"a": {0, 1}, "b": {1, 1}, "c": {1, 0}} { // adds and deletes
+			got := [2]int{w.log.count("added Widget.example.com|" + name), w.log.count("deleted Widget.example.com|" + name)}
+			if got != want {
+				w.t.Errorf("%s: %v adds and deletes, want %v: %q", name, got, want, w.log.events)
+			}
 		}
 	})
 }

@@ -20,7 +20,7 @@ type Health struct {
 	Stopped        bool         `json:"stopped"`                  // Run has ended
 	Synced         bool         `json:"synced"`                   // see Set.WaitForSync
 	Reads          bool         `json:"reads"`                    // Run of Set.Informer was called
-	Polls          bool         `json:"polls"`                    // discovery is asked every 30 s, because the CRDs cannot be listed
+	Polls          bool         `json:"polls"`                    // discovery is asked every 30 s, because the CRDs or the APIServices cannot be listed
 	CRDError       string       `json:"crdError,omitempty"`       // why the CRDs cannot be read now
 	ServiceError   string       `json:"serviceError,omitempty"`   // why the APIServices cannot be read now
 	DiscoveryError string       `json:"discoveryError,omitempty"` // why the last discovery has failed, at least for some groups
@@ -34,14 +34,14 @@ type KindHealth struct {
 	State      State     `json:"state"`
 	Reason     string    `json:"reason,omitempty"`   // why the state is Waiting or Parked
 	Since      time.Time `json:"since"`              // when the state began
-	Resource   string    `json:"resource,omitempty"` // in the path of requests, such as "deployments"; "" while the kind is Waiting
-	Version    string    `json:"version,omitempty"`  // in which the objects are read; "" while the kind is Waiting
-	Namespaced bool      `json:"namespaced"`         // false while the kind is Waiting
+	Resource   string    `json:"resource,omitempty"` // in the path of requests, such as "deployments"; "" until the kind is read
+	Version    string    `json:"version,omitempty"`  // in which the objects are read; "" until the kind is read
+	Namespaced bool      `json:"namespaced"`         // false until the kind is read
 	Users      int       `json:"users"`              // leases that are not released
 	Wanted     bool      `json:"wanted"`             // by Options.Wanted
 }
 
-// GroupVersionResource returns where the objects are read, for a client that writes them. It is empty while the kind is Waiting.
+// GroupVersionResource returns where the objects are read, for a client that writes them. It is empty until the kind is read.
 func (k KindHealth) GroupVersionResource() schema.GroupVersionResource {
 	if k.Resource == "" {
 		return schema.GroupVersionResource{}
@@ -123,7 +123,7 @@ func (h Health) Ready() error {
 	case !h.Reads:
 		return fmt.Errorf("kinds %s: its informer has not started: add Set.Informer to the group", h.Name)
 	case !h.Synced:
-		why := cmp.Or(h.DiscoveryError, h.CRDError, "the first kinds are not listed")
+		why := cmp.Or(h.DiscoveryError, h.CRDError, h.ServiceError, "the first kinds are not listed")
 		for _, k := range h.Kinds {
 			if k.State == Parked {
 				why += fmt.Sprintf("; %s: %s", k.Name, k.Reason)

@@ -51,7 +51,7 @@ func TestAKindIsReadWhileItsCRDIsThere(t *testing.T) {
 	})
 }
 
-// widgetsOf returns a failure of the requests for widgets.
+// widgetsFail returns a failure of the requests for widgets.
 func widgetsFail(verbs string, status *metav1.Status) func(verb, path string) *metav1.Status {
 	return func(verb, path string) *metav1.Status {
 		if strings.HasSuffix(path, "/widgets") && strings.Contains(verbs, verb) {

@@ -38,14 +38,25 @@ func TestAKindGoesWhileTheRightsComeBack(t *testing.T) {
 }
 
 func TestDiscoveryIsBehindANewAPIService(t *testing.T) {
-	run(t, kinds.Options[whole]{}, func(*server) {}, func(w *world) {
-		w.acquire(kinds.Kind{Group: "wardle.example.com", Kind: "Flunder"})
+	wanted := func(o kinds.Offer) bool { return o.Kind == "Flunder" }
+	for _, opts := range []kinds.Options[whole]{{}, {Wanted: wanted}} {
+		discoveryIsBehind(t, opts)
+	}
+}
+
+func discoveryIsBehind(t *testing.T, opts kinds.Options[whole]) {
+	run(t, opts, func(*server) {}, func(w *world) {
+		if opts.Wanted == nil {
+			w.acquire(flunder)
+		}
 		after(10 * time.Minute)
 		before := w.asked("/apis ")
 		w.do(func() { w.hidden["wardle.example.com"] = true })
 		w.serve(&resource{group: "wardle.example.com", name: "flunders", kind: "Flunder", versions: []string{"v1"}, namespaced: true})
 		after(2 * time.Minute)
-		w.is("Flunder.wardle.example.com", kinds.Waiting, "does not offer")
+		if opts.Wanted == nil {
+			w.is("Flunder.wardle.example.com", kinds.Waiting, "does not offer")
+		}
 		w.do(func() { delete(w.hidden, "wardle.example.com") })
 		after(time.Minute)
 		w.is("Flunder.wardle.example.com", kinds.Reading, "")

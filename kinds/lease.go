@@ -121,6 +121,7 @@ func (l *Lease[T]) Release() {
 	l.set.mu.Lock()
 	defer l.set.mu.Unlock()
 	l.of.users--
+	l.of.signal()
 	l.set.dropLocked(l.of)
 }
 

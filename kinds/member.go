@@ -66,6 +66,7 @@ func (s *Set[T]) settleMemberLocked(m *member) {
 		m.wanted = false
 		s.dropLocked(m)
 	case f.served:
+		m.away = absence{} // of a time before
 		if err := s.readLocked(m, f.place); err != nil {
 			m.become(Waiting, err.Error())
 		} else if f.why != "" {
@@ -73,7 +74,7 @@ func (s *Set[T]) settleMemberLocked(m *member) {
 		} else {
 			m.become(Reading, "")
 		}
-	case m.at != nil:
+	case s.placeLocked(m) != nil:
 		m.halted = true
 		m.become(Parked, f.why)
 	default:

@@ -154,7 +154,15 @@ func (s *Set[T]) awaitFirst(ctx context.Context) {
 	}
 	patience, cancel := context.WithTimeout(ctx, firstWait)
 	defer cancel()
-	for _, name := range s.objects.Engaged() {
+	s.mu.Lock()
+	var names []string
+	for name, m := range s.members {
+		if m.at != nil {
+			names = append(names, name)
+		}
+	}
+	s.mu.Unlock()
+	for _, name := range names {
 		_ = s.objects.WaitForSyncIn(patience, name) // one that has left, or takes too long, is not waited for
 	}
 	if ctx.Err() == nil {

@@ -176,11 +176,11 @@ func TestASetHasNotSyncedWhileTheServerIsDown(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s := newServer()
 				s.define(widgets)
-				start, up := time.Now(), time.After(down.want)
+				start := time.Now()
 				s.fail = func(_, at string) *metav1.Status {
 					fails := slices.ContainsFunc(strings.Fields(down.paths), func(path string) bool { return strings.HasSuffix(at, path) })
 					if fails && down.hang {
-						<-up
+						time.Sleep(time.Until(start.Add(down.want)))
 					} else if fails && time.Since(start) < down.want {
 						return everythingFails("", "")
 					}

@@ -92,7 +92,12 @@ func (a *aggregation) writes(round string, fars ...string) {
 func (a *aggregation) told(want ...string) {
 	a.Helper()
 	for n, event := range want {
-		want[n] = strings.Replace(event, " ", " "+a.namespace+"/", 1)
+		verb, name, _ := strings.Cut(event, " ")
+		kind := "Far.far.example.com"
+		if name == "near" {
+			kind = "Near.near.example.com"
+		}
+		want[n] = verb + " " + kind + "|" + a.namespace + "/" + name
 	}
 	a.events.Expect(a.T, want...)
 }
