@@ -73,7 +73,7 @@ func engaged(t *testing.T, set *informer.Clusters[testkit.ConfigMap], objects in
 
 // Clusters come, leave and come back. When the program ends, they do not leave.
 func TestAnInformerFollowsAProvider(t *testing.T) {
-	for leave, deleted := range map[informer.Leave][]string{informer.LeaveDeleted: {"deleted default/a"}, informer.LeaveSilently: nil} {
+	for leave, deleted := range map[informer.Leave][]string{informer.LeaveDeleted: {"deleted fleet#eu/east|default/a"}, informer.LeaveSilently: nil} {
 		synctest.Test(t, func(t *testing.T) {
 			set, recorder := newSet()
 			follower := must(multicluster.Follow(set, lists, leave))
@@ -92,12 +92,12 @@ func TestAnInformerFollowsAProvider(t *testing.T) {
 			engaged(t, set, 0, "fleet#eu/east") // before the informer runs
 			informertest.Run(t, set)
 			add("eu/west", "b")
-			recorder.Expect(t, "added default/a", "added default/b")
+			recorder.Expect(t, "added fleet#eu/east|default/a", "added fleet#eu/west|default/b")
 			fleet.Remove("eu/east")
 			engaged(t, set, 1, "fleet#eu/west")
 			recorder.Expect(t, deleted...)
 			add("eu/east", "c")
-			recorder.Expect(t, "added default/c")
+			recorder.Expect(t, "added fleet#eu/east|default/c")
 			stop()
 			check(errors.Join(<-done, <-done))
 			engaged(t, set, 2, "fleet#eu/west", "fleet#eu/east")
@@ -108,7 +108,7 @@ func TestAnInformerFollowsAProvider(t *testing.T) {
 
 // The last engagement of a name counts, and its ctx, whatever happens to the ones before.
 func TestAClusterThatComesAgain(t *testing.T) {
-	for uid, replaced := range map[types.UID][]string{"uid": nil, "": {"deleted default/a", "added default/a"}} {
+	for uid, replaced := range map[types.UID][]string{"uid": nil, "": {"deleted east|default/a", "added east|default/a"}} {
 		synctest.Test(t, func(t *testing.T) {
 			set, recorder := newSet()
 			stopInformer := informertest.Run(t, set)
@@ -128,7 +128,7 @@ func TestAClusterThatComesAgain(t *testing.T) {
 				end = next
 			}
 			engage(one)
-			recorder.Expect(t, "added default/a")
+			recorder.Expect(t, "added east|default/a")
 			engage(one)
 			engaged(t, set, 1, "east")
 			recorder.Expect(t) // nothing: it is the same

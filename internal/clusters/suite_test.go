@@ -153,6 +153,7 @@ type views struct {
 	mu     sync.Mutex
 	of     map[string]*recorder
 	events []event
+	twice  []string // adds of objects that were there, which a Recorder accepts of a cluster that comes again
 
 	forgotten map[string]bool // clusters
 	block     func(e event)   // called for each event that was recorded; may be nil
@@ -178,7 +179,13 @@ func (v *views) forget(cluster string) {
 }
 
 func (v *views) Add(ctx context.Context, e event) error {
-	return v.record(e, v.in(e.Cluster()).Add(ctx, e))
+	r := v.in(e.Cluster())
+	if _, known := r.ViewIn(e.Cluster())[e.Key()]; known {
+		v.mu.Lock()
+		v.twice = append(v.twice, e.Cluster()+"|"+e.Key().String())
+		v.mu.Unlock()
+	}
+	return v.record(e, r.Add(ctx, e))
 }
 
 func (v *views) Update(ctx context.Context, e event) error {
@@ -189,7 +196,7 @@ func (v *views) Update(ctx context.Context, e event) error {
 // silently, or an earlier source of the cluster has left with deletes.
 func (v *views) Delete(ctx context.Context, e event) error {
 	r := v.in(e.Cluster())
-	if _, known := r.View()[e.Key()]; !known && v.hasForgotten(e.Cluster()) {
+	if _, known := r.ViewIn(e.Cluster())[e.Key()]; !known && v.hasForgotten(e.Cluster()) {
 		return nil
 	}
 	return v.record(e, r.Delete(ctx, e))
@@ -228,12 +235,15 @@ func (v *views) versions(t *testing.T) map[string]string {
 	t.Helper()
 	v.mu.Lock()
 	defer v.mu.Unlock()
+	if len(v.twice) > 0 {
+		t.Errorf("added twice: %q", v.twice)
+	}
 	all := map[string]string{}
 	for cluster, r := range v.of {
 		if err := r.Err(); err != nil {
 			t.Errorf("%s: %v", cluster, err)
 		}
-		for key, version := range testkit.Versions(slices.Collect(maps.Values(r.View()))...) {
+		for key, version := range testkit.Versions(slices.Collect(maps.Values(r.ViewIn(cluster)))...) {
 			all[cluster+" "+key.String()] = version
 		}
 	}
