@@ -370,7 +370,9 @@ func TestTwoCopiesOfOneEtcdAreTwoClusters(t *testing.T) {
 		if err = errors.Join(err, f.Replace("a", ofA)); err != nil {
 			t.Error(err)
 		}
-		f.settles("a", a)
+		if uid == "another" { // with the same UID there is no list, and an object that b has in another state of that version stays so
+			f.settles("a", a)
+		}
 	}
 	if f.settles("b", b); back.Load() != 1 {
 		t.Errorf("with the same UID, an older state was reported %d times", back.Load())
