@@ -182,7 +182,7 @@ func TestAKeyWithoutAClusterFailsForGood(t *testing.T) {
 		informertest.Run(t, others.pods)
 		informertest.Run(t, one)
 		informertest.Run(t, c)
-		time.Sleep(time.Hour)
+		time.Sleep(time.Hour) // of the bubble
 		if h := c.Health(); calls != 1 || h.GaveUp != 1 {
 			t.Errorf("%d calls, %+v", calls, h)
 		}

@@ -210,42 +210,32 @@ func (s *Set[T]) learn(ctx context.Context) (again time.Duration, err error) {
 	s.catalog.learn(a)
 	s.settleAllLocked()
 	switch {
-	case s.missesLocked():
+	case s.hasLocked(s.misses):
 		return missPause, err
-	case !s.catalog.listed || s.catalog.servicesForbidden || !s.catalog.servicesListed || err != nil || s.hiddenLocked():
+	case !s.catalog.listed || s.catalog.servicesForbidden || !s.catalog.servicesListed || err != nil || s.hasLocked(isHidden):
 		return pollPause, err
-	case time.Since(s.servicesChanged) < lagTime && (s.wanted != nil || s.waitsLocked()):
+	case time.Since(s.servicesChanged) < lagTime && (s.wanted != nil || s.hasLocked(isUnknown)):
 		return pollPause, err
 	}
 	return 0, nil
 }
 
-// missesLocked reports whether a kind is gone, unless something shows it again.
-func (s *Set[T]) missesLocked() bool {
-	for _, m := range s.members {
-		at, away := s.placeLocked(m), m.away
-		away.long = true
-		if at != nil && s.catalog.find(m.kind, at, away).gone {
-			return true
-		}
-	}
-	return false
+// misses reports whether a kind is gone, unless something shows it again. The caller holds mu.
+func (s *Set[T]) misses(m *member) bool {
+	at, away := s.placeLocked(m), m.away
+	away.long = true
+	return at != nil && s.catalog.find(m.kind, at, away).gone
 }
 
-// hiddenLocked reports whether discovery does not show a kind that is not gone. It may be another API server that has answered.
-func (s *Set[T]) hiddenLocked() bool {
-	for _, m := range s.members {
-		if m.at != nil && m.at.uid == "" && m.halted {
-			return true
-		}
-	}
-	return false
-}
+// isHidden reports whether discovery does not show a kind that is not gone. It may be another API server that has answered.
+func isHidden(m *member) bool { return m.at != nil && m.at.uid == "" && m.halted }
 
-// waitsLocked reports whether a kind is not known yet.
-func (s *Set[T]) waitsLocked() bool {
+func isUnknown(m *member) bool { return m.at == nil }
+
+// hasLocked reports whether a member is such.
+func (s *Set[T]) hasLocked(such func(*member) bool) bool {
 	for _, m := range s.members {
-		if m.at == nil {
+		if such(m) {
 			return true
 		}
 	}

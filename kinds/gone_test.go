@@ -301,14 +301,7 @@ func TestAKindThatRecoversStartsAtOnce(t *testing.T) {
 
 // TestTheFallbackWithoutAKind has discovery lose a kind, but not its group, and show a kind for some time after its CRD is gone.
 func TestTheFallbackWithoutAKind(t *testing.T) {
-	other := widgets
-	other.plural, other.kind = "others", "Other"
-	run(t, kinds.Options[whole]{}, func(s *server) {
-		s.fail = forbidden
-		s.define(widgets)
-		s.define(other)
-		s.objects(widgets.name(), "default", "a")
-	}, func(w *world) {
+	run(t, kinds.Options[whole]{}, inTheFallback, func(w *world) {
 		w.acquire(widget)
 		after(time.Second)
 		w.expect(widgetEvents("initial added|a")...)

@@ -2,6 +2,7 @@ package kinds_test
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"testing"
 	"time"
@@ -13,17 +14,20 @@ import (
 	"github.com/customcacheinformer/informer/kinds"
 )
 
+// inTheFallback has two kinds of a group, while the CRDs cannot be listed.
+func inTheFallback(s *server) {
+	others := widgets
+	others.plural, others.kind = "others", "Other"
+	s.fail = forbidden
+	s.define(widgets)
+	s.define(others)
+	s.objects(widgets.name(), "default", "a")
+}
+
 // The CRDs can be listed again before discovery has missed the kind for long enough. They have no UID by which the kind was known.
 func TestAKindGoesWhileTheRightsComeBack(t *testing.T) {
-	others := widgets
-	others.plural, others.kind = "gadgets", "Gadget"
 	for _, pause := range []time.Duration{0, 5 * time.Second, 20 * time.Second} {
-		run(t, kinds.Options[whole]{}, func(s *server) {
-			s.fail = forbidden
-			s.define(widgets)
-			s.define(others)
-			s.objects(widgets.name(), "default", "a")
-		}, func(w *world) {
+		run(t, kinds.Options[whole]{}, inTheFallback, func(w *world) {
 			w.acquire(widget)
 			after(time.Minute)
 			w.expect(widgetEvents("initial added|a")...)
@@ -73,6 +77,20 @@ func TestASetWithoutItsInformerIsNotReady(t *testing.T) {
 		runAll(w.t, set)
 		after(time.Minute)
 		refuses(w.t, set.Health().Ready(), "add Set.Informer to the group")
+	})
+}
+
+func TestAReleaseEndsTheWaitOfItsLease(t *testing.T) {
+	run(t, kinds.Options[whole]{}, func(*server) {}, func(w *world) {
+		one := w.acquire(widget)
+		w.acquire(widget) // keeps the kind
+		done := make(chan error, 1)
+		go func() { done <- one.WaitForSync(w.t.Context()) }()
+		after(time.Second)
+		one.Release()
+		if err := <-done; !errors.Is(err, kinds.ErrReleased) {
+			w.t.Errorf("WaitForSync: %v", err)
+		}
 	})
 }
 

@@ -180,7 +180,7 @@ func TestASetHasNotSyncedWhileTheServerIsDown(t *testing.T) {
 				s.fail = func(_, at string) *metav1.Status {
 					fails := slices.ContainsFunc(strings.Fields(down.paths), func(path string) bool { return strings.HasSuffix(at, path) })
 					if fails && down.hang {
-						time.Sleep(time.Until(start.Add(down.want)))
+						time.Sleep(time.Until(start.Add(down.want))) // of the bubble
 					} else if fails && time.Since(start) < down.want {
 						return everythingFails("", "")
 					}
