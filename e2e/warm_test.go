@@ -271,7 +271,7 @@ func TestAWarmStartOnARealServer(t *testing.T) {
 	for name, mode := range map[string]informer.WatchListMode{"stream": informer.WatchListOn, "list": informer.WatchListOff} {
 		t.Run(name, func(t *testing.T) {
 			if testing.Short() && name == "list" {
-				t.Skip("another server takes seconds: make test-long")
+				t.Skip("another server takes seconds: make soak")
 			}
 			w := newWarmWorld(t, mode)
 			for n := range warmObjects() {
@@ -365,7 +365,7 @@ func TestARestoredEtcdIsNoticedAtAWarmStart(t *testing.T) {
 	for name, mode := range map[string]informer.WatchListMode{"stream": informer.WatchListOn, "list": informer.WatchListOff} {
 		t.Run(name, func(t *testing.T) {
 			if testing.Short() && name == "stream" {
-				t.Skip("two more servers take seconds: make test-long")
+				t.Skip("two more servers take seconds: make soak")
 			}
 			w := newWarmWorld(t, mode)
 			for n := range 100 {
