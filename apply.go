@@ -297,7 +297,7 @@ func (a *applier[T]) finish(ctx context.Context, it *item[T]) {
 	a.done = len(a.records)
 	endsList := it.kind == itemListed || it.kind == itemResumed
 	if endsList && !it.scope.listed.Load() {
-		a.tell(ctx) // a watcher that joins once Synced is closed finds the whole list told
+		a.tell(ctx) // a watcher that joins once Synced is closed finds the whole list delivered
 		it.scope.listed.Store(true)
 		close(it.scope.synced)
 		if a.allListed() {
@@ -314,7 +314,7 @@ func (a *applier[T]) finish(ctx context.Context, it *item[T]) {
 			it.applied()
 		}
 	} else if a.followed.Load() && a.toldVersion != "" && a.version() == "" {
-		a.tell(ctx) // a watcher learns that the state is not exact before it is told of later items
+		a.tell(ctx) // a watcher learns that the state is not exact before it gets later items
 	}
 }
 
@@ -354,7 +354,7 @@ func (a *applier[T]) noteVersion() {
 	a.done++
 }
 
-// mark appends the record after which everything has been told that the first lists have.
+// mark appends the record after which all of the first lists is delivered.
 func (a *applier[T]) mark() {
 	if a.pace.immediate {
 		a.processor.begun.Add(1)

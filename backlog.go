@@ -134,7 +134,7 @@ type mergeQueue[T Object] struct {
 	byKey map[string]*entry[T]
 	order list.List // of *entry[T]
 	end   int64     // the log position that is reached when the queue is empty
-	// inherits says that the watcher may know objects from before it was added: it is told
+	// inherits is true if the watcher may know objects from before it was added: it gets
 	// the deletes that a durable store has kept.
 	inherits bool
 }
@@ -184,7 +184,7 @@ func (q *mergeQueue[T]) mergeRecord(r *record[T], at int64) (e *entry[T], away i
 
 // mergeEvent adds an event to those of e. An add and a delete that follows it usually cancel
 // each other out. If the watcher may know the object from before it was added, both are
-// kept: only the delete tells the watcher that the object is gone.
+// kept: only by the delete the watcher learns that the object is gone.
 func (q *mergeQueue[T]) mergeEvent(e *entry[T], event Event[T]) {
 	var none T
 	n := len(e.events)
@@ -256,10 +256,10 @@ func (q *mergeQueue[T]) pop(n int) segment[T] {
 }
 
 // fold adds an event to the waiting events of its object, and returns the events that wait
-// then. A watcher that is told only these ends in the same state, and the Old of each event
+// then. A watcher that gets only these ends in the same state, and the Old of each event
 // is the object as that watcher knows it. The delete of an object that was created again is
-// kept, because the new object is another one. attempted says that the first waiting event
-// was told and failed: an add is then not taken back, because the attempt may have left
+// kept, because the new object is another one. attempted is true if the first waiting event
+// was delivered and failed: an add is then not taken back, because the attempt may have left
 // something behind.
 func fold[T Object](waiting []Event[T], e Event[T], attempted bool) []Event[T] {
 	var none T
@@ -295,7 +295,7 @@ func fold[T Object](waiting []Event[T], e Event[T], attempted bool) []Event[T] {
 }
 
 // leave is a place of the log at which objects have left the store without a delete, because their
-// source delivers another part. The events of these objects that come before it are not told any
+// source delivers another part. The events of these objects that come before it are not delivered any
 // more. The leaves form a chain, in which a listener that is behind finds them before it reaches
 // them in the log.
 type leave struct {

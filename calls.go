@@ -48,7 +48,7 @@ func (h *hand[T]) take(s segment[T], done int64) {
 	h.segment, h.before = s, done
 }
 
-// skip notes that the next event is not told.
+// skip notes that the next event is not delivered.
 func (h *hand[T]) skip() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -105,7 +105,7 @@ func recoverTo(err *error) {
 	}
 }
 
-// interrupted reports whether err says only that ctx has ended.
+// interrupted reports whether err is only the end of ctx.
 func interrupted(ctx context.Context, err error) bool {
 	return err != nil && ctx.Err() != nil && errors.Is(err, ctx.Err())
 }
@@ -276,7 +276,7 @@ func (c *lifecycle) remove() {
 	}
 }
 
-// resyncTimer says when the next resync of a listener is due. Only pop uses it, except
+// resyncTimer knows when the next resync of a listener is due. Only pop uses it, except
 // period, which does not change.
 type resyncTimer struct {
 	period time.Duration   // 0 for no resyncs

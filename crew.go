@@ -18,7 +18,7 @@ const syncedKey = ""
 
 // crew calls a watcher for several objects at once, but never twice at the same time for one
 // object, and repeats calls that have failed. The waiting events are merged by object. An
-// event that failed is merged with newer ones of its object. client-go's workqueue says
+// event that failed is merged with newer ones of its object. client-go's workqueue decides
 // which object is next, and when a retry is due.
 type crew[T Object] struct {
 	listener *informerProcessorListener[T]
@@ -230,8 +230,8 @@ func (c *crew[T]) attempt(ctx context.Context, e *entry[T]) {
 	l.countMerged(c.release(e, &a, wait, retry, draining))
 }
 
-// eventToTell returns the first event of e as the watcher must be told it. A failed attempt
-// may have taken effect. So if it has told the watcher of a Select an object that is not
+// eventToTell returns the first event of e in the form in which the watcher must get it. A failed attempt
+// may have taken effect. So if it has given the watcher of a Select an object that is not
 // selected any more, the event is the delete of that object. This is not decided when events
 // are merged, because selected is the program's code, which must not run under the lock, and
 // because the object may be selected again before the attempt.
@@ -276,7 +276,7 @@ func (c *crew[T]) finishedLocked() {
 }
 
 // release takes back e after an attempt, merges its remaining events with newer ones of the
-// object, and returns how many events were merged away. draining says whether the drain had
+// object, and returns how many events were merged away. draining reports whether the drain had
 // begun when the wait was decided. If the drain has begun only since, there is no wait.
 func (c *crew[T]) release(e *entry[T], a *attempt[T], wait time.Duration, retry, draining bool) (away int) {
 	c.mu.Lock()

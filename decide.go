@@ -86,7 +86,7 @@ func (it *item[T]) changedKey() string {
 // version returns the version of the state that the item brings. It is "" if that is not known.
 func (it *item[T]) version() string {
 	var none T
-	if it.rv != "" || it.obj == none { // nobody has the object, or it could not be decoded
+	if it.rv != "" || it.obj == none { // no watcher has the object, or it could not be decoded
 		return it.rv
 	}
 	return it.obj.GetResourceVersion()
@@ -146,10 +146,10 @@ type change[T Object] struct {
 type found[T Object] struct {
 	obj    T
 	exists bool
-	// known says that watchers may know an object with the key, whose UID is uid.
+	// known is true if watchers may know an object with the key, whose UID is uid.
 	known bool
 	uid   types.UID
-	// doubtful says that the version of obj may belong to a state that the server has lost.
+	// doubtful is true if the version of obj may belong to a state that the server has lost.
 	doubtful bool
 }
 
@@ -172,10 +172,10 @@ func (w write) String() string {
 type decider[T Object] struct {
 	// bareObject makes an object that has only a key and a UID.
 	bareObject func(key string, uid types.UID) T
-	// handlers says that the log must also have what only client-go's handlers are told: the
+	// handlers is true if the log must also have what only client-go's handlers get: the
 	// objects that a list finds unchanged.
 	handlers atomic.Bool
-	// finals says that the log must have the final state of each deleted object.
+	// finals is true if the log must have the final state of each deleted object.
 	finals atomic.Bool
 }
 
@@ -302,7 +302,7 @@ const (
 	recordLeft               // the object has left the store without a delete
 	recordFinal              // New is the final state of the object that the next record deletes
 	recordTold               // ends an initial state; never in the log
-	recordVersion            // key is the version that the source is told up to, "" for none; see version.Follower
+	recordVersion            // key is the version up to which the source is delivered, "" for none; see version.Follower
 )
 
 // record is an entry of the log. It is written once and shared by all listeners.

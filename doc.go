@@ -18,14 +18,14 @@
 //
 //  1. [New] makes an informer.
 //  2. [CustomCacheInformer.AddWatcher] registers your code that gets events.
-//  3. [Registration] says when that code has seen everything, and removes it.
+//  3. [Registration] shows when that code has seen everything, and removes it.
 //  4. [CustomCacheInformer.ByIndex], and the other methods of [Reader], read the objects. Options.Fields and
 //     package indexes have ready-made indexes.
 //  5. [Select] passes on only some objects.
 //  6. [Backoff] calls again after an error; [WatcherOptions] has the other choices.
 //  7. [CustomCacheInformer.WaitForVersion] waits until the informer has your own last write.
 //  8. [Group] runs several informers, controllers of package enqueue, and other members.
-//  9. [CustomCacheInformer.Health] says what the informer is doing.
+//  9. [CustomCacheInformer.Health] shows what the informer is doing.
 //  10. [ProbeHandler] answers the probes of a Pod.
 //
 // # The way of an event
@@ -91,7 +91,7 @@
 //     objects that came before the failure were delivered, as with any list that fails in the
 //     middle. No delete, no Synced and no
 //     bookmark follows from a list before it is complete. WaitForSync returns a [*SyncError] that
-//     says which parts are late and why.
+//     names the parts that are late and the reasons.
 //
 //  5. Deletes are not missed while the informer runs, also not across a relist. If an object
 //     was deleted and created again in between, so that it has another UID, watchers get a
@@ -183,7 +183,7 @@
 //
 //   - The informer has synced when it has listed every namespace. Until then, the events of a
 //     namespace that is listed already come as live events.
-//   - A list says nothing about the objects of other namespaces.
+//   - A list proves nothing about the objects of other namespaces.
 //   - A namespace that cannot be read, or can no longer be read, keeps its last state. Its requests are tried
 //     again, its errors name it, and so does [Health]. The others go on.
 //   - Live events come in the order of their resourceVersions, with [QueueRealFIFO], within a namespace.

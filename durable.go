@@ -204,7 +204,7 @@ func (d *durableStore[T]) clear() {
 }
 
 // rewind returns to the places before the batch. The batch is applied again in halves, and one half
-// may have no item of some source: its bookmark must not say that the store has the other half.
+// may have no item of some source: its bookmark must not claim that the store has the other half.
 func (d *durableStore[T]) rewind() {
 	for s, p := range d.places {
 		if before, known := d.before[s]; known {

@@ -49,7 +49,7 @@ var (
 var errOwnCall = errors.New("it was called in the callback of a watcher that it waits for")
 
 // SyncError is the error of the methods that wait, such as WaitForSync, when they give up. It
-// says what is still missing, and the last failure that is known. [errors.Is] and [errors.As]
+// names what is still missing, and the last failure that is known. [errors.Is] and [errors.As]
 // find Err as well as Reason, so that apierrors.IsForbidden(err), for example, works.
 type SyncError struct {
 	Informer string   // Options.Name, or "Group"
@@ -58,8 +58,8 @@ type SyncError struct {
 	// *StoreError. For a Group it wraps all of them, and the error that a member's Run
 	// returned.
 	Reason error
-	// Err says why the waiting ended: ErrStopped, the error of the ctx, or an error saying
-	// that a member of a Group has failed.
+	// Err is why the waiting ended: ErrStopped, the error of the ctx, or an error
+	// because a member of a Group has failed.
 	Err error
 }
 
@@ -93,7 +93,7 @@ func (e *SyncError) values(key string, who any) []any {
 	return values
 }
 
-// WatchError says that a request to the source failed. It is reported when a request starts to
+// WatchError is a request to the source that failed. It is reported when a request starts to
 // fail, and again only if the reason changes or a request has worked in between. The informer
 // goes on trying, with growing pauses.
 type WatchError struct {
@@ -119,7 +119,7 @@ func (e *WatchError) Error() string {
 // Unwrap returns Err.
 func (e *WatchError) Unwrap() error { return e.Err }
 
-// StoreError says that an operation on the store failed. It is reported when the operation
+// StoreError is an operation on the store that failed. It is reported when the operation
 // starts to fail. It is reported once more, with GaveUp set, if the store then refuses the
 // operation with ErrPermanent, or if the informer is stopped before the operation has
 // succeeded. In between, the operation is retried with growing pauses, and every change behind
@@ -156,7 +156,7 @@ func givenUp(gaveUp bool, failures int) string {
 // Unwrap returns Err.
 func (e *StoreError) Unwrap() error { return e.Err }
 
-// EventError says that a watcher returned an error. It is reported when an event fails for the
+// EventError is an error that a watcher returned. It is reported when an event fails for the
 // first time. If the event is retried and given up in the end, it is reported once more.
 type EventError struct {
 	Watcher  string // WatcherOptions.Name
@@ -200,7 +200,7 @@ func (e *PanicError) Unwrap() error {
 	return err
 }
 
-// ObjectError says that one object could not be used as it came. Either the source delivered
+// ObjectError is an object that could not be used as it came. Either the source delivered
 // something that is not an object of the informer's type or cannot be decoded, or a function of the
 // user, such as Options.Transform, failed for it. An object that goes on failing is reported once. Of many, the
 // first three are reported, and then those that are the 10th, the 100th, the 1,000th and so on.

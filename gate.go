@@ -38,7 +38,7 @@ const (
 // up to which resourceVersion of each source everything is applied. Each source has a sink in
 // front of it.
 //
-// Every change enters the queue as an update, also a delete; the kind of the item tells them
+// Every change enters the queue as an update, also a delete; the kind of the item sets them
 // apart. DeltaFIFO drops a delete that it takes for a repetition, and the gate could not count
 // an item that never leaves the queue.
 //
@@ -69,7 +69,7 @@ type gate[T Object] struct {
 	full    atomic.Int32 // how many sources wait for room, except those that wait until all is applied
 	waited  atomic.Bool  // the first list of one source is enough
 
-	mu         sync.Mutex    // protects the rest, and what a scope says
+	mu         sync.Mutex    // protects the rest, and the state of a scope
 	oldest     *item[T]      // this item and all before it are applied, the next one is not
 	newest     *item[T]      // the item that entered last
 	head       *item[T]      // of the last entry, if further items may join it; otherwise nil
@@ -318,7 +318,7 @@ func (in *gate[T]) pop(items []*item[T]) ([]*item[T], error) {
 	batch := func(deltas []cache.Delta, _ bool) error { take(deltas); return nil }
 	single := func(obj any, _ bool) error { take(obj.(cache.Deltas)); return nil }
 	fifo, ordered := in.queue.(*cache.RealFIFO)
-	// The queue does not say whether it is empty, and a pop of an empty queue blocks.
+	// The queue does not report whether it is empty, and a pop of an empty queue blocks.
 	for more := true; more; more = in.queued.Load() > 0 {
 		var err error
 		if ordered {
@@ -440,7 +440,7 @@ func (in *gate[T]) applied(items []*item[T]) {
 	}
 }
 
-// wake closes a channel if somebody waits for that.
+// wake closes a channel if a goroutine waits for that.
 func wake(ch *chan struct{}) {
 	if *ch != nil {
 		close(*ch)

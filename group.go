@@ -122,7 +122,7 @@ type member struct {
 // is nil or already a member, ErrAlreadyRun if m has been run, by this
 // group or elsewhere, and ErrStopped once the ctx of the group's Run has ended. It also returns
 // an error if another member has the same Name, unless that member is being removed: set
-// Options.Name, because errors, metrics and the page tell members apart by their names.
+// Options.Name, because errors, metrics and the page distinguish members by their names.
 func (g *Group) Add(m Member) error {
 	if err := g.addMember(m, nil); err != nil {
 		return fmt.Errorf("informer: Group: Add: %w", err)

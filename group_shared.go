@@ -24,7 +24,7 @@ type slot struct {
 // GetOrAdd returns the informer of g over objects of type T and with that scope. The first call
 // for T and scope calls construct, adds the informer to g and returns it. Later calls return
 // the same informer, with the options that it was made with. So one function of the program
-// should make all of them. scope is any text that tells two informers over one type apart,
+// should make all of them. scope is any text that distinguishes two informers over one type,
 // such as a namespace or a selector. If there is only one, use "". Informers of several scopes
 // need an Options.Name each, see [Group.Add].
 //

@@ -14,11 +14,11 @@ import (
 	"github.com/customcacheinformer/informer/share"
 )
 
-// deadStore is how long an operation on the store may take before Live says that only a
+// deadStore is how long an operation on the store may take before Live reports that only a
 // restart can help.
 const deadStore = 5 * time.Minute
 
-// MemberHealth says how a [Member] is doing at one moment. That of an informer is a [Health]. Package
+// MemberHealth is the state of a [Member] at one moment. That of an informer is a [Health]. Package
 // debug and the metrics find out by its type which figures it has.
 type MemberHealth interface {
 	// HasRun reports whether Run was called, or can no longer be called.
@@ -31,18 +31,18 @@ type MemberHealth interface {
 	Live() error
 }
 
-// Health says how an informer is doing at one moment, as [CustomCacheInformer.Health]
+// Health is the state of an informer at one moment, as [CustomCacheInformer.Health]
 // returns it. It is a value, and the [MemberHealth] of an informer.
 type Health struct {
 	// Name is Options.Name.
 	Name string `json:"name"`
-	// Started says that Run has been called and the watchers' goroutines are live.
+	// Started is true once Run has been called and the watchers' goroutines are live.
 	Started bool `json:"started"`
-	// Stopped says that the ctx of Run has ended, or that Run ends because of its store.
+	// Stopped is true once the ctx of Run has ended, or Run ends because of its store.
 	Stopped bool `json:"stopped"`
-	// Synced says that the first list is in the store.
+	// Synced is true once the first list is in the store.
 	Synced bool `json:"synced"`
-	// Watching says that a watch is open.
+	// Watching is true while a watch is open.
 	Watching bool `json:"watching"`
 	// LastList is when the last list, or the last stream of the first state, was complete.
 	// It is zero if there was none yet.
@@ -68,7 +68,7 @@ type Health struct {
 	// store yet.
 	Queued int `json:"queued"`
 	// Namespaces has the namespaces of an informer that NewInNamespaces has made, in the order
-	// in which they were given. Then Watching says that each is watched, LastList, LastContact
+	// in which they were given. Then Watching is true if each is watched, LastList, LastContact
 	// and ResourceVersion are the oldest of all, and SourceError is of the namespace that has
 	// failed most often in a row. If the set is empty, it is empty, and Watching is true. For other informers
 	// it is nil.
@@ -90,7 +90,7 @@ type Health struct {
 	// SourceWaiting is how long the present request has waited for its complete answer, 0 below 30 s.
 	// An open watch waits for none. Over several namespaces, it is the longest.
 	SourceWaiting time.Duration `json:"-"`
-	// WaitsForTurn says that the list does not begin before others have ended, see [ListLimit]. Over several
+	// WaitsForTurn is true while the list does not begin before others have ended, see [ListLimit]. Over several
 	// namespaces, it is true if it is true for one.
 	WaitsForTurn bool `json:"waitsForTurn,omitempty"`
 	// StoreError is the operation on the store that fails now, or that has not returned for
@@ -120,8 +120,8 @@ type Health struct {
 	Watchers []WatcherHealth `json:"watchers"`
 }
 
-// SourceHealth says how an informer of [NewInNamespaces] is doing with one namespace, or one of [NewOverClusters] with one
-// cluster. Its fields mean the same as those of Health.
+// SourceHealth is the state of one namespace of an informer of [NewInNamespaces], or of one cluster of an informer of
+// [NewOverClusters]. Its fields mean the same as those of Health.
 type SourceHealth struct {
 	Namespace       string        `json:"namespace,omitempty"`
 	Cluster         string        `json:"cluster,omitempty"`
@@ -141,7 +141,7 @@ type SourceHealth struct {
 	Decoding DecodingHealth `json:"decoding,omitzero"`
 }
 
-// DecodingHealth says how the objects of a source are decoded, see [Transport]. It is zero for a source
+// DecodingHealth shows how the objects of a source are decoded, see [Transport]. It is zero for a source
 // whose answers are always left to client-go, because of the type of the client or Options.Decode.
 type DecodingHealth struct {
 	// Objects is how many objects were decoded as they arrived.
@@ -273,7 +273,7 @@ func (h *Health) addSource(n SourceHealth, first bool) {
 type WatcherStats struct {
 	// Name is WatcherOptions.Name.
 	Name string `json:"name"`
-	// Synced says that Registration.Synced is closed.
+	// Synced is true once Registration.Synced is closed.
 	Synced bool `json:"synced"`
 	// Pending is how many events wait for the watcher now, including the event of a call
 	// that is under way. After Stopped it is how many were never delivered. It is not exact
@@ -291,7 +291,7 @@ type WatcherStats struct {
 	// WatcherOptions.MaxBacklog or because of Workers or Retry. It includes the events whose objects have
 	// left the part that a source of package shards delivers, while they waited.
 	Merged int `json:"merged"`
-	// Lagging says that the watcher has fallen behind by more than
+	// Lagging is true while the watcher is behind by more than
 	// WatcherOptions.MaxBacklog, so that events were merged, and has not caught up yet. See
 	// Observer.Lagging.
 	Lagging bool `json:"lagging"`
@@ -310,7 +310,7 @@ func (s WatcherStats) MarshalJSON() ([]byte, error) {
 	}{fields(s), s.OldestWaiting.Seconds()})
 }
 
-// WatcherHealth says how a watcher is doing: its figures, and its calls that are under way.
+// WatcherHealth is the state of a watcher: its figures, and its calls that are under way.
 // Its JSON has the figures alone.
 type WatcherHealth struct {
 	WatcherStats
@@ -319,10 +319,10 @@ type WatcherHealth struct {
 	Calls []string
 	// Retries has the keys that wait for another attempt, at most ten.
 	Retries []string
-	// Hung says that a call has lasted for more than 10 s. It is only known of a watcher
+	// Hung is true while a call has lasted for more than 10 s. It is only known of a watcher
 	// with Workers or Retry.
 	Hung bool
-	// Retrying says that the oldest event waits for another attempt. It is only known of a
+	// Retrying is true while the oldest event waits for another attempt. It is only known of a
 	// watcher with Workers or Retry.
 	Retrying bool
 }

@@ -25,7 +25,7 @@ import (
 	"github.com/customcacheinformer/informer/internal/version"
 )
 
-// CustomCacheInformer lists and watches one resource, keeps its state in a store, and tells any
+// CustomCacheInformer lists and watches one resource, keeps its state in a store, and informs any
 // number of watchers the changes, each at its own pace. [New] makes one. Its methods may be called
 // from any goroutine and in any order. The package documentation has the contract. It must not be
 // copied.
@@ -60,7 +60,7 @@ type CustomCacheInformer[T Object] struct {
 }
 
 // New returns an informer over the resource of a typed client, such as
-// clientset.CoreV1().Pods(""). The client says what T is, so options for another type do not
+// clientset.CoreV1().Pods(""). The client decides what T is, so options for another type do not
 // compile. New makes no request; Run does. For other sources there is [NewFrom].
 //
 // New checks its arguments, and returns an error that names the argument or the field. It does

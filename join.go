@@ -244,7 +244,7 @@ type state[T Object] struct {
 
 	marker  bool   // the synced marker follows the state
 	ended   bool   // the end of the state was taken
-	version string // the version of the state that a follower is told, "" for none
+	version string // the version of the state that a follower gets, "" for none
 }
 
 // left returns how many objects of the pages read so far are not taken yet.
@@ -317,7 +317,7 @@ func (s *state[T]) undo(records []record[T]) {
 }
 
 // stateChunk is how many objects of a state run takes at a time. When many watchers join at
-// once, the rest of the informer waits for a processor while one of them is told this many.
+// once, the rest of the informer waits for a processor while one of them gets this many.
 const stateChunk = 32
 
 // next returns the next part of the page, or false after the last.

@@ -35,7 +35,7 @@ const (
 	QueueRealFIFO
 )
 
-// IntakeMode says when the objects of a list are taken in.
+// IntakeMode chooses when the objects of a list are taken in.
 type IntakeMode int
 
 const (
@@ -52,14 +52,14 @@ const (
 	// middle, these are stored and delivered already, as they were at that time. Nothing else
 	// follows from such a list: no delete, no Synced and no bookmark. The next list delivers them
 	// as updates if they have changed by then, or if they have no UID or no resourceVersion, so
-	// that nothing says that they have not.
+	// that nothing shows that they have not.
 	IntakeEarly
 	// IntakeWhole takes in a list when all of it has arrived, as client-go does. Memory holds the
 	// whole list then, beside the store.
 	IntakeWhole
 )
 
-// WatchListMode says whether an informer gets the first state of a resource by a stream
+// WatchListMode chooses whether an informer gets the first state of a resource by a stream
 // (WatchList, the default of client-go since 0.35) or by a list.
 type WatchListMode int
 
@@ -78,7 +78,7 @@ const (
 	WatchListOn
 )
 
-// DecodeMode says who decodes the objects of an answer.
+// DecodeMode chooses what decodes the objects of an answer.
 type DecodeMode int
 
 const (
@@ -112,7 +112,7 @@ type Options[T Object] struct {
 	// otherwise the object that GetByKey returned.
 	//
 	// An error of GetByKey or of a write that wraps ErrPermanent refuses the change: it
-	// says that the store has not taken the change. The informer does not try the change
+	// means that the store has not taken the change. The informer does not try the change
 	// again. It reports a *StoreError with GaveUp, and counts the change in Health. No
 	// watcher gets the event, and the old state must still be in the store. A refused
 	// delete is tried again at the next relist.
@@ -125,7 +125,7 @@ type Options[T Object] struct {
 	// object that GetByKey returned. If this is not the very object that was stored, Old
 	// equals the New of the event before but is not identical to it.
 	//
-	// docs/stores.md compares the stores and says how to use less memory. Package storetest checks
+	// docs/stores.md compares the stores and shows how to use less memory. Package storetest checks
 	// a store. Store and Durable cannot both be set.
 	Store cache.Store
 
@@ -157,7 +157,7 @@ type Options[T Object] struct {
 
 	// Transform is called once for every object, before the store and the watchers see it.
 	// It may change the object in place. It must keep namespace and name. It should keep
-	// UID and resourceVersion: a relist uses them to tell which objects are new, created
+	// UID and resourceVersion: a relist uses them to find which objects are new, created
 	// again, or unchanged. If Transform returns an error, the object's previous state stays
 	// (a new object stays absent), and an *ObjectError is reported, once until Transform works
 	// for the object. The object's next event or relist calls it again. An error never stops a
@@ -176,11 +176,11 @@ type Options[T Object] struct {
 
 	// Share makes equal parts of the informer's objects, and of those of other informers with the
 	// same table, one piece of memory. A new or updated object goes through it before the store and
-	// the watchers see it, after Transform. It is changed in place, so nobody else may keep an object
+	// the watchers see it, after Transform. It is changed in place, so no other code may keep an object
 	// that the source has returned. API clients, the fake clientsets of client-go, and the source of
 	// package informertest keep none. The FakeControllerSource of client-go's package
 	// cache/testing keeps them, so using it with a table is a data race. With
-	// IntakeAuto, lists are taken in early. Package share says for which programs this is
+	// IntakeAuto, lists are taken in early. Package share describes for which programs this is
 	// safe, and docs/stores.md what it saves. A store that keeps its objects in encoded form, as
 	// store/disk does, needs no table: only waiting events would get smaller. Defaults to none.
 	Share *share.Table
@@ -190,7 +190,7 @@ type Options[T Object] struct {
 	// informer's goroutines. Defaults to none.
 	TweakListOptions func(*metav1.ListOptions)
 
-	// WatchList says whether the first state may be streamed. Defaults to WatchListAuto.
+	// WatchList chooses whether the first state may be streamed. Defaults to WatchListAuto.
 	WatchList WatchListMode
 
 	// PageSize asks for LIST in pages of this many objects. Such lists ask for the newest
@@ -202,10 +202,10 @@ type Options[T Object] struct {
 	// 50,000 objects take 18 s; QPS -1 in the rest.Config turns that limit off.
 	PageSize int64
 
-	// Intake says when the objects of a list are taken in. Defaults to IntakeAuto.
+	// Intake chooses when the objects of a list are taken in. Defaults to IntakeAuto.
 	Intake IntakeMode
 
-	// Decode says who decodes the objects of an answer. Defaults to DecodeAuto.
+	// Decode chooses what decodes the objects of an answer. Defaults to DecodeAuto.
 	Decode DecodeMode
 
 	// Lists limits how many lists are under way at the same time, also in other informers with the same
@@ -230,7 +230,7 @@ type Options[T Object] struct {
 	DrainTimeout time.Duration
 
 	// ErrorHandler is called when something begins to fail, with a *WatchError, *StoreError,
-	// *EventError or *ObjectError. Their documentation says when it is called again. It is called
+	// *EventError or *ObjectError. Their documentation describes when it is called again. It is called
 	// from several goroutines at once, while none of the informer's locks is held. The part that
 	// failed waits until it returns. The ctx carries Run's logger. Defaults to Report.
 	ErrorHandler func(ctx context.Context, err error)
@@ -244,7 +244,7 @@ type Options[T Object] struct {
 // ready to use.
 type WatcherOptions struct {
 	// Name appears in logs, errors and figures. There, watchers of the same name cannot be
-	// told apart. Defaults to the type of the watcher and a number, such as
+	// distinguished. Defaults to the type of the watcher and a number, such as
 	// "WatcherFunc-1".
 	Name string
 
@@ -394,7 +394,7 @@ func (o Options[T]) store() any {
 	return nil
 }
 
-// storedType returns the only type that the store accepts, and nil if it has not said so or if the
+// storedType returns the only type that the store accepts, and nil if it has not declared one or if the
 // informer has objects of any type.
 func (o Options[T]) storedType() reflect.Type {
 	if store, ok := o.Durable.(interface{ ObjectType() reflect.Type }); ok && reflect.TypeFor[T]() != reflect.TypeFor[AnyObject]() {

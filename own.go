@@ -84,7 +84,7 @@ var ownPace = pace{records: maxChunk, time: time.Millisecond}
 // its nodes it copies. But a stop waits until a part is stored.
 const partTime = 20 * time.Millisecond
 
-// open finds the objects that somebody has put into the store before Run.
+// open finds the objects that the program has put into the store before Run.
 func (o *ownStore[T]) open(ctx context.Context) (versions map[string]string, ok bool) {
 	ok = o.load(ctx, false, func(string, T) {})
 	o.inserts = o.example == nil

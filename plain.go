@@ -166,7 +166,7 @@ type sinkStorage[T Object] struct {
 	sink  Sink[T]
 	known identities
 	odd   map[string]oddIdentity // of the keys whose identity is zero
-	found T                      // stands for the object that find has found; nobody keeps it
+	found T                      // in place of the object that find has found; no code keeps it
 }
 
 // identities are the identities of the objects that the sink has, by key. A map of small values with a list beside it takes

@@ -42,7 +42,7 @@ func (l *informerProcessorListener[T]) pop(ctx context.Context) {
 	}
 }
 
-// begin hands run a page of a state, after which run goes on with the log. ok says whether
+// begin hands run a page of a state, after which run continues with the log. ok reports whether
 // the page was read. If it was not, begin gives up a resync; for an initial state it returns
 // false, because the listener cannot go on.
 func (l *informerProcessorListener[T]) begin(s *state[T], ok bool) bool {
@@ -164,7 +164,7 @@ func (l *informerProcessorListener[T]) endPop() {
 	l.life.endPop()
 }
 
-// voids reports whether run must not tell a record, because its object has left since.
+// voids reports whether run must not deliver a record, because its object has left since.
 func (l *informerProcessorListener[T]) voids(s segment[T], record int) bool {
 	var none T
 	r := &s.Records[record]
@@ -187,7 +187,7 @@ func (l *informerProcessorListener[T]) voids(s segment[T], record int) bool {
 	return true
 }
 
-// skips reports whether run must not tell a record, and counts it then. It is rare, and is not inlined so that the loop over
+// skips reports whether run must not deliver a record, and counts it then. It is rare, and is not inlined so that the loop over
 // all events stays small.
 //
 //go:noinline

@@ -55,7 +55,7 @@ type informerProcessor[T Object] struct {
 	begun atomic.Int64
 	// syncedAt is the position of the synced marker, -1 until it is known.
 	syncedAt atomic.Int64
-	// filled is closed once the store was read at the start. From then on, seeded says
+	// filled is closed once the store was read at the start. From then on, seeded shows
 	// whether the store held objects.
 	filled chan struct{}
 	seeded bool
@@ -133,7 +133,7 @@ func (p *informerProcessor[T]) distribute(records []record[T], version string) {
 	}
 }
 
-// leave notes that objects have left the store. The events of them that wait are not told any more.
+// leave notes that objects have left the store. The events of them that wait are not delivered any more.
 func (p *informerProcessor[T]) leave(keys map[string]struct{}) {
 	now, records := p.Now(), make([]record[T], 0, len(keys))
 	for key := range keys {

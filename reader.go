@@ -30,7 +30,7 @@ import (
 // answer.
 type Reader[T Object] interface {
 	// Get returns the object of that key, or the zero T and false if there is none. Like List and ByIndex, it
-	// returns an error if the store cannot be read, or if somebody has put an object of another type there.
+	// returns an error if the store cannot be read, or if it has an object of another type.
 	Get(key types.NamespacedName) (obj T, exists bool, err error)
 	// List returns the objects of a namespace ("" for all) that match the labels (nil for any),
 	// in no particular order.
@@ -276,7 +276,7 @@ func (i *CustomCacheInformer[T]) ServerVersion(ctx context.Context, namespace st
 	return rv, nil
 }
 
-// SourceVersions says how far an informer has read one of its sources.
+// SourceVersions is how far an informer has read one of its sources.
 type SourceVersions struct {
 	// Namespace is "" unless [NewInNamespaces] has made the informer.
 	Namespace string
@@ -418,7 +418,7 @@ func (s *Snapshot[T]) Version() string { return s.at.version() }
 func (s *Snapshot[T]) Versions() []string { return slices.Clone(s.at.versions) }
 
 // Get returns the object of that key, see [Reader.Get]. Like List and ByIndex, it returns an error only for an object of
-// another type that somebody has put into the store, and ByIndex also for an index that was not there.
+// another type in the store, and ByIndex also for an index that was not there.
 func (s *Snapshot[T]) Get(key types.NamespacedName) (obj T, exists bool, err error) {
 	if s.clusters {
 		return obj, false, fmt.Errorf("informer %s: Get: %w", s.name, errNoCluster)

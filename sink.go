@@ -126,7 +126,7 @@ type listing struct {
 	end      context.CancelFunc
 }
 
-// Replace takes a whole list. doubtful says that versions may mean something else than they did.
+// Replace takes a whole list. doubtful is true if versions may mean something else than they did.
 func (in *sink[T]) Replace(list []any, version string, doubtful bool) {
 	if in.has() != nil {
 		list = slices.DeleteFunc(slices.Clone(list), in.foreign)
@@ -161,7 +161,7 @@ func (in *sink[T]) Begin(doubtful bool) {
 
 // begin enters the beginning of a list. The beginning and the end are items of their own, because
 // a list may be empty. Their keys are never used again: otherwise a DeltaFIFO would put the new
-// items in the place of older ones. whole says that the list is in memory already. Then keys are
+// items in the place of older ones. whole is true if the list is in memory already. Then keys are
 // its keys, and version is its version.
 func (in *sink[T]) begin(doubtful, whole bool, keys *object.Keys, version string) {
 	in.settle()
@@ -370,7 +370,7 @@ func (in *sink[T]) checkTransformed(obj T, key string, err error) error {
 func (in *sink[T]) noteResult(op string, it *item[T], err error) {
 	it.broken = err != nil
 	if in.scope.gone.Load() {
-		return // nobody would note the end of a failure
+		return // nothing would note the end of a failure
 	}
 	if err != nil && it.kind != itemDelete {
 		in.reports.failed(in.ctx, op, it.key, in.lists, err)

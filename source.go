@@ -33,7 +33,7 @@ import (
 
 // Client is a typed client for one resource, with L as the type of its lists. The clients of
 // client-go's clientsets, such as clientset.CoreV1().Pods(""), and those that client-gen
-// generates have this shape. [New] calls List and Watch. Get is there for its type: it says
+// generates have this shape. [New] calls List and Watch. Get is there for its type: it shows
 // which objects the lists hold.
 type Client[T Object, L runtime.Object] interface {
 	Get(ctx context.Context, name string, opts metav1.GetOptions) (T, error)
@@ -41,7 +41,7 @@ type Client[T Object, L runtime.Object] interface {
 	Watch(ctx context.Context, opts metav1.ListOptions) (watch.Interface, error)
 }
 
-// UntypedClient is a client for one resource that does not say which type its objects have, with L
+// UntypedClient is a client for one resource that does not declare the type of its objects, with L
 // as the type of its lists: a resource interface of the dynamic or the metadata client. A [Client]
 // is one, too.
 type UntypedClient[L runtime.Object] interface {
@@ -122,7 +122,7 @@ func framingOf[L runtime.Object](client any) framing.Type {
 	return t
 }
 
-// IsWatchListSemanticsUnSupported tells client-go whether the source is unable to stream its
+// IsWatchListSemanticsUnSupported reports to client-go whether the source is unable to stream its
 // first state.
 func (l *clientListWatch) IsWatchListSemanticsUnSupported() bool {
 	return watchlist.DoesClientNotSupportWatchListSemantics(l.client) || isFake(l.client)
@@ -289,7 +289,7 @@ func (r reading) sourceOf() func(key string) string {
 	}
 }
 
-// check returns an error if the source cannot be read. durable says that the store is a Durable.
+// check returns an error if the source cannot be read. durable is true if the store is a Durable.
 func (r resource) check(durable bool) error {
 	if _, ok := r.lw.(source.Divided); ok && durable {
 		return errors.New("Options.Durable is set, but a Durable cannot hold the parts of a divided source")

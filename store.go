@@ -64,7 +64,7 @@ type Durable interface {
 	// whatever moment the process ends, afterwards all of it has happened or nothing. There may
 	// be no changes, or several of one key. Objects must not be changed.
 	//
-	// An error that wraps ErrPermanent says that nothing has happened, neither now nor in an
+	// An error that wraps ErrPermanent means that nothing has happened, neither now nor in an
 	// earlier attempt at the same call, and that another attempt cannot help. The informer then
 	// applies the changes in halves, and halves of these, to find the one that the store refuses.
 	Apply(ctx context.Context, changes []Change, bookmark string) error

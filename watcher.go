@@ -50,7 +50,7 @@ func (t EventType) String() string {
 	return fmt.Sprintf("EventType(%d)", uint8(t))
 }
 
-// Origin says how the informer learned of a change.
+// Origin is how the informer learned of a change.
 type Origin uint8
 
 const (
@@ -101,7 +101,7 @@ type Event[T Object] struct {
 	From *Cluster
 	// Type is the kind of change. It decides whether Old, New or both are set.
 	Type EventType
-	// Origin says how the informer learned of the change.
+	// Origin is how the informer learned of the change.
 	Origin Origin
 	// FinalStateUnknown marks a delete that the watch did not show, but a relist found. Old
 	// is then the last known state. If the store has lost even that, Old has only the
@@ -157,7 +157,7 @@ func (c *Cluster) prefix() string {
 	return c.Name + object.ClusterMark
 }
 
-// Leave says how the objects of a cluster leave, see [Clusters.Disengage].
+// Leave is how the objects of a cluster leave, see [Clusters.Disengage].
 type Leave uint8
 
 const (
@@ -187,7 +187,7 @@ func (l Leave) check() error {
 // registration is removed or the informer has stopped. It carries the logger of Run's ctx.
 //
 // An error that a call returns goes to Options.ErrorHandler as an [*EventError], except the
-// error of this ctx after it has ended. The event comes again if WatcherOptions.Retry says
+// error of this ctx after it has ended. The event comes again if WatcherOptions.Retry decides
 // so. Otherwise it counts as handled. A panic ends the process, because it may leave things
 // half done, unless WatcherOptions.RecoverPanics is set. A call must not end its goroutine,
 // as runtime.Goexit and a test's FailNow do: no goroutine would be left to call the watcher.

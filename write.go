@@ -17,7 +17,7 @@ import (
 )
 
 // storage is how the applier uses a store. A plainStore makes each change at once, an ownStore and a
-// durableStore make all changes of a batch in one step. Only the apply loop calls it, unless a method says otherwise.
+// durableStore make all changes of a batch in one step. Only the apply loop calls it unless a method documents otherwise.
 type storage[T Object] interface {
 	// open reads what the store holds at the start. It returns the versions at which sources can
 	// go on, by namespace, and false if ctx ended first.
@@ -55,7 +55,7 @@ type storage[T Object] interface {
 	close(ctx context.Context)
 }
 
-// outcome says what became of a write or a commit.
+// outcome is what became of a write or a commit.
 type outcome uint8
 
 const (
@@ -272,8 +272,8 @@ func (a *access[T]) take(ctx context.Context, e object.Entry, visit func(key str
 	a.checkKey(ctx, key)
 }
 
-// wrote updates the indexes and the number of objects after a change was stored. missing says
-// that a later change, which is stored already, has deleted the object.
+// wrote updates the indexes and the number of objects after a change was stored. missing is true
+// if a later change, which is stored already, has deleted the object.
 func (a *access[T]) wrote(ctx context.Context, c *change[T], missing bool) {
 	switch c.write {
 	case writeNothing:
@@ -359,7 +359,7 @@ type place struct {
 	version string
 	exact   bool // the store is what the source was at the version
 	spoiled bool // an object of the list in progress could not be stored
-	// doubtful says that versions in a durable store may belong to states that the server has
+	// doubtful is true if versions in a durable store may belong to states that the server has
 	// lost. The next bookmark ends the doubt.
 	doubtful bool
 }
