@@ -30,7 +30,7 @@ type Allow struct {
 	Impersonate  bool // as, as-uid, as-groups and as-user-extra.
 }
 
-// RefusedError says why a kubeconfig is not used. No part of it is a value from the kubeconfig.
+// RefusedError is the reason why a kubeconfig is not used. No part of it is a value from the kubeconfig.
 type RefusedError struct {
 	Field  string // such as "users[].user.exec"; "" if the reason is not about one field
 	Reason string

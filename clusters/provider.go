@@ -138,7 +138,7 @@ func (p *Provider) WaitForSync(ctx context.Context) error {
 	return &informer.SyncError{Informer: p.name, Late: late, Reason: p.feed.trouble(), Err: err}
 }
 
-// Health says how a [Provider] is doing at one moment. It is a value, and the [informer.MemberHealth] of a Provider.
+// Health is the state of a [Provider] at one moment. It is a value, and the [informer.MemberHealth] of a Provider.
 type Health struct {
 	Name        string          `json:"name"`                  // Options.Name
 	Started     bool            `json:"started"`               // Run was called

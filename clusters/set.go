@@ -87,9 +87,9 @@ func (s *set) names() []string {
 	return slices.Collect(maps.Keys(s.clusters))
 }
 
-// update has the followers use kubeconfig. If it is nil, the cluster leaves, unless bad says why it cannot be read.
+// update has the followers use kubeconfig. If it is nil, the cluster leaves, unless bad is the reason why it cannot be read.
 // If the followers have another kubeconfig, update blocks while it compares the clusters. refused is the reason why they
-// keep that one: only a change helps. After failed, update is called again. isNew says that the errors are not those of the last call.
+// keep that one: only a change helps. After failed, update is called again. isNew is true if the errors are not those of the last call.
 func (s *set) update(ctx context.Context, name string, kubeconfig []byte, bad error) (isNew bool, refused, failed error) {
 	c, sum := s.cluster(name), sha256.Sum256(kubeconfig)
 	switch refused = bad; {
@@ -221,7 +221,7 @@ func (s *set) learn(ctx context.Context, c *cluster, of *setting) {
 	}
 }
 
-// read waits for its turn, and returns the UID of kube-system, or "" if it is not known. answered says that the cluster
+// read waits for its turn, and returns the UID of kube-system, or "" if it is not known. answered is true if the cluster
 // takes the credentials, also if it does not show the UID to this user.
 func (s *set) read(ctx context.Context, config *rest.Config) (uid types.UID, answered bool) {
 	select {
@@ -233,7 +233,7 @@ func (s *set) read(ctx context.Context, config *rest.Config) (uid types.UID, ans
 	ctx, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
 	uid, err := s.uid(ctx, rest.CopyConfig(config))
-	if err != nil { // nobody gets the error, which may quote the address
+	if err != nil { // the error is dropped, because it may quote the address
 		return "", apierrors.IsForbidden(err) || apierrors.IsNotFound(err)
 	}
 	return uid, true

@@ -10,7 +10,7 @@ import (
 
 // These are the bounds of a controller's states. The alerts InformerReconcileHung,
 // InformerReconcileFailing and InformerReconcileBehind of metrics/prometheus fire later than the
-// page says so: they interrupt people, and the page only answers them.
+// page announces it: they interrupt people, and the page only answers them.
 const (
 	hungCall       = 5 * time.Minute // how long a call may take; that of the alert, too
 	failingKey     = 5 * time.Minute // for how long a key may fail while further attempts follow
@@ -144,7 +144,7 @@ func (c controllerView) ByError() (all [][]failureView) {
 func (c controllerView) MoreCalls() int    { return max(0, c.Health.Busy-len(c.Calls)) }
 func (c controllerView) MoreFailures() int { return max(0, c.Health.Failing-len(c.Failures)) }
 
-// QueuedText says how many keys wait for a worker, and how long the oldest has.
+// QueuedText shows how many keys wait for a worker, and how long the oldest has.
 func (c controllerView) QueuedText() string {
 	if c.Health.OldestQueued == 0 {
 		return fmt.Sprint(c.Health.Queued)

@@ -72,11 +72,11 @@ func (i informerView) Hidden() int { return max(0, len(i.Watchers)-maxWatchers) 
 // maxUnread is how many namespaces or clusters the page names that cannot be read.
 const maxUnread = 5
 
-// Namespaces says how many namespaces an informer over several of them has, and which cannot be
+// Namespaces shows how many namespaces an informer over several of them has, and which cannot be
 // read. It is "" for another informer.
 func (i informerView) Namespaces() string { return regions(i.Health.Namespaces) }
 
-// Clusters says the same of the clusters of an informer over these.
+// Clusters shows the same for the clusters of an informer over these.
 func (i informerView) Clusters() string { return regions(i.Health.Clusters) }
 
 func regions(all []informer.SourceHealth) string {

@@ -74,19 +74,19 @@ func (s setView) Class() string {
 	return stateClass(s.State, s.Attention)
 }
 
-// BucketsText says how many buckets this replica has, and of how many.
+// BucketsText shows how many buckets this replica has, and of how many.
 func (s setView) BucketsText() string {
 	return fmt.Sprintf("%d of %d", s.Health.Owned, s.Health.Buckets)
 }
 
-// DrainingText says how many buckets move to other replicas when their calls have returned, and how
+// DrainingText shows how many buckets move to other replicas when their calls have returned, and how
 // long the first of them has been draining.
 func (s setView) DrainingText() string { return firstFor(s.Health.Draining, s.Health.DrainingFor) }
 
-// UnownedText says how many buckets no replica has, and for how long the first has had none.
+// UnownedText shows how many buckets no replica has, and for how long the first has had none.
 func (s setView) UnownedText() string { return firstFor(s.Health.Unowned, s.Health.UnownedFor) }
 
-// BehindText says how many buckets wait for the caches of this replica, and for how long these have been
+// BehindText shows how many buckets wait for the caches of this replica, and for how long these have been
 // behind.
 func (s setView) BehindText() string {
 	if s.Health.CatchingUpFor == 0 {
@@ -95,7 +95,7 @@ func (s setView) BehindText() string {
 	return fmt.Sprintf("%d, caches behind for %s", s.Health.CatchingUp, roundDuration(s.Health.CatchingUpFor))
 }
 
-// UnservedText says how many buckets are with replicas that lack controllers of this one, for how long, and
+// UnservedText shows how many buckets are with replicas that lack controllers of this one, for how long, and
 // which.
 func (s setView) UnservedText() string {
 	return fmt.Sprintf("%d for %s: no %s there", s.Health.Unserved, roundDuration(s.Health.UnservedFor), cut(strings.Join(s.Health.Lacking, ", "), maxErrorText))

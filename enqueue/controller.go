@@ -98,7 +98,7 @@ type hooks = membership.Worker
 // runtime.Goexit and a test's FailNow do.
 //
 // NewController registers a watcher with each source. So make the controller before its informers
-// run: then it is told also of the deletes that happened before, see promise 5 of package
+// run: then it also gets the deletes that happened before, see promise 5 of package
 // informer. A controller that is made more than a minute after the first watcher of an informer
 // is told later deletes only, until the next start. If a controller will never be run, add it to a
 // group and remove it there, because a Durable keeps tombstones for it.
@@ -192,7 +192,7 @@ func (c *Controller[K]) attach(sources []Source[K]) error {
 //
 // It returns nil, or an [*informer.SyncError] if an informer stops before it has synced and ctx
 // has not ended. With Options.Elected, it returns an error that wraps informer.ErrStopped if an informer
-// stops before it has told all objects after the election, or informer.ErrLeaseLost, see Options.Lost. It returns
+// stops before it has delivered all objects after the election, or informer.ErrLeaseLost, see Options.Lost. It returns
 // informer.ErrAlreadyRun at once if the controller was run or removed before. Do not wait for Run to
 // return in a callback of the controller or of one of its informers.
 func (c *Controller[K]) Run(ctx context.Context) error {
@@ -310,7 +310,7 @@ func (c *Controller[K]) late() (late []string, reason error) {
 		if !slices.Contains(late, l.what) { // several sources may have the same informer
 			late = append(late, l.what)
 		}
-		if l.hasRun || begun { // before the group runs, it is no failure that nobody runs the informer
+		if l.hasRun || begun { // before the group runs, an informer that does not run is not a failure
 			reason = cmp.Or(reason, l.reason)
 		}
 	}
@@ -336,7 +336,7 @@ func (c *Controller[K]) late() (late []string, reason error) {
 	return late, reason
 }
 
-// missing says for what Run waits, as values of a log line.
+// missing returns what Run waits for, as values of a log line.
 func (c *Controller[K]) missing() []any {
 	if channel.Closed(c.synced) {
 		late := "the keys of all objects"
@@ -438,7 +438,7 @@ func (c *Controller[K]) remove() {
 	switch {
 	case c.cancel != nil:
 		c.cancel()
-	case !c.removed: // nobody will run it
+	case !c.removed: // it will not run
 		close(c.stopped)
 	}
 	c.removed = true

@@ -19,7 +19,7 @@ type deletes[K comparable] struct {
 	told    map[deletion]span        // when it happened; only of a controller with Options.Shards
 }
 
-// span says between which versions of a source an object was deleted: later than the first, and not
+// span is between which versions of a source an object was deleted: later than the first, and not
 // later than the second, which is "" if it is not known.
 type span struct{ source, after, to string }
 

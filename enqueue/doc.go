@@ -45,7 +45,7 @@
 // # Example
 //
 // The example operator, in examples/operator, is a whole program; docs/operator.md follows one
-// event through it, and says when a plain watcher is enough.
+// event through it, and explains when a plain watcher is enough.
 package enqueue
 
 // The parts of the package.

@@ -2,7 +2,7 @@ package enqueue
 
 import "fmt"
 
-// Error says that a reconcile function has failed for a key. A [Controller] passes one to
+// Error is a failure of a reconcile function for a key. A [Controller] passes one to
 // Options.ErrorHandler for each call that fails, with the exceptions named there.
 type Error struct {
 	Name     string // Options.Name

@@ -10,17 +10,17 @@ import (
 	"github.com/customcacheinformer/informer"
 )
 
-// Health says how a controller is doing at one moment, as [Controller.Health] returns it. Its counts
+// Health is the state of a controller at one moment, as [Controller.Health] returns it. Its counts
 // begin at 0 when the controller is made. It is a value, and the [informer.MemberHealth] of a
 // controller.
 type Health struct {
 	// Name is Options.Name.
 	Name string `json:"name"`
-	// Started says that Run has been called.
+	// Started is true once Run has been called.
 	Started bool `json:"started"`
-	// Stopped says that the ctx of Run has ended, or that the controller was removed.
+	// Stopped is true once the ctx of Run has ended, or the controller was removed.
 	Stopped bool `json:"stopped"`
-	// Synced says that everything that the controller reads has synced.
+	// Synced is true once everything that the controller reads has synced.
 	Synced bool `json:"synced"`
 	// Late names the things for which the controller waits, in words such as "informer pods". It
 	// is nil before Run and when the controller has synced.
@@ -28,7 +28,7 @@ type Health struct {
 	// Reason is the failure that keeps an informer that the controller reads from syncing, if one is
 	// known: that the informer does not run, for example. Otherwise it is nil.
 	Reason error `json:"-"`
-	// Standby says that the controller waits for its election.
+	// Standby is true while the controller waits for its election.
 	Standby bool `json:"standby"`
 	// Workers is the number of keys that can be reconciled at once.
 	Workers int `json:"workers"`
@@ -97,7 +97,7 @@ type KeyHealth struct {
 func (h Health) HasRun() bool { return h.Started || h.Stopped }
 
 // Ready returns nil if everything that the controller reads has synced, also on standby, and while
-// calls of reconcile fail. Before that, the error says for what the controller waits, or why that
+// calls of reconcile fail. Before that, the error names what the controller waits for, or why that
 // cannot sync. A controller that stops is not ready.
 func (h Health) Ready() error {
 	var err error

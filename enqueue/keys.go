@@ -25,20 +25,20 @@ func keyOf[T informer.Object](_ context.Context, _ string, obj T) ([]types.Names
 	return []types.NamespacedName{{Namespace: obj.GetNamespace(), Name: obj.GetName()}}, nil
 }
 
-// Owners says which owners of an object [Owns] puts into the queue.
+// Owners chooses which owners of an object [Owns] puts into the queue.
 type Owners struct {
 	// Kind is the kind of the owners; owners of other kinds are ignored. The version in an
 	// owner reference does not matter. Kind.Kind must be set.
 	Kind schema.GroupKind
 
-	// All says whether all owners of the kind count. Defaults to false: only the owner that is
+	// All chooses whether all owners of the kind count. Defaults to false: only the owner that is
 	// the controller counts, and an object has at most one. With All, a client that may write
 	// an object decides how many keys each of its events puts into the queue: tens of thousands of
 	// references fit into one object, and their owners need not exist. Each key is put once per
 	// event.
 	All bool
 
-	// ClusterScoped says whether the owners have no namespace; an owner reference does not
+	// ClusterScoped is true if the owners have no namespace; an owner reference does not
 	// tell. Defaults to false: the owners have the namespace of the object.
 	ClusterScoped bool
 }

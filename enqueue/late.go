@@ -46,7 +46,7 @@ func lateMember(name string, of informer.MemberHealth) lateness {
 	switch {
 	case !l.hasRun:
 		l.neverRun()
-	case errors.Is(err, informer.ErrStopped): // of any other error, nobody knows whether it passes
+	case errors.Is(err, informer.ErrStopped): // any other error may pass or not
 		l.reason = err
 	}
 	return l

@@ -55,7 +55,7 @@ type Options struct {
 
 	// RecoverPanics turns a panic of reconcile into an error that wraps
 	// [*informer.PanicError], so that the key is retried as after any error. Defaults to
-	// false: a panic ends the process, because nobody knows which state the panic left behind.
+	// false: a panic ends the process, because the state that the panic left behind is not known.
 	RecoverPanics bool
 
 	// DrainTimeout is how long, after ctx has ended, the ctx of the calls stays alive. For
@@ -115,7 +115,7 @@ type Options struct {
 	Shards sharding.Option
 }
 
-// check returns an error if an option is out of range. shards says that there is a set.
+// check returns an error if an option is out of range. shards is true if there is a set.
 func (o *Options) check(shards bool) error {
 	switch {
 	case o.Workers < 0:

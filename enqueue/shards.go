@@ -26,14 +26,14 @@ import (
 
 // sharded is the worker of a controller in a set of replicas. It implements sharding.Worker.
 //
-// The controller is told of every event. It drops the keys of other replicas' objects, because the
+// The controller gets every event. It drops the keys of other replicas' objects, because the
 // replica that gets a bucket reads all of its objects. It keeps their deletes, like a standby.
 type sharded[K comparable] struct {
 	controller *Controller[K]
 	set        sharding.Set
 
 	mu    sync.Mutex
-	told  map[string]string // by source: the feed was told everything up to this version
+	told  map[string]string // by source: the feed got everything up to this version
 	order []K               // the keys of deletes, the oldest first; some are handled
 	// replays has those that may not have removed themselves, because a mapper fails.
 	replays []replay

@@ -143,7 +143,7 @@ var (
 	errNoClusters = errors.New("the informer is over one cluster: use neither InClusters nor WatchesIn")
 )
 
-// newSource returns a source. clusters says that its keys have clusters.
+// newSource returns a source. clusters is true if its keys have clusters.
 func newSource[T informer.Object, K comparable](function string, inf *informer.CustomCacheInformer[T], m mapper[T, K], clusters bool, err error) Source[K] {
 	switch {
 	case inf == nil:

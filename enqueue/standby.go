@@ -79,7 +79,7 @@ func (c *Controller[K]) dropLocked() (first bool) {
 	return first
 }
 
-// replay queues the keys of all objects after an election. It returns when every object was told
+// replay queues the keys of all objects after an election. It returns when every object was delivered
 // once, so that a key to which several sources lead is reconciled once. Objects for which a
 // mapper fails come later, until the caller calls end, which it must do.
 func (c *Controller[K]) replay(ctx context.Context) (end func(), err error) {
@@ -95,7 +95,7 @@ func (c *Controller[K]) replay(ctx context.Context) (end func(), err error) {
 }
 
 // replayAll queues the wanted keys of all objects, or all keys if wanted is nil. It returns when
-// every object was told once. Objects for which a mapper fails come later, until the caller removes
+// every object was delivered once. Objects for which a mapper fails come later, until the caller removes
 // the replays, also after an error.
 func (c *Controller[K]) replayAll(ctx context.Context, wanted func(K) bool) (replays []replay, err error) {
 	for _, in := range c.inputs {
@@ -117,10 +117,10 @@ func (c *Controller[K]) replayAll(ctx context.Context, wanted func(K) bool) (rep
 	return replays, nil
 }
 
-// replay is a temporary watcher that is told all objects.
+// replay is a temporary watcher that gets all objects.
 type replay struct {
 	reg  *informer.Registration // removes itself when it has queued the keys of all objects
-	told chan struct{}          // closed when every object was told at least once
+	told chan struct{}          // closed when every object was delivered at least once
 }
 
 // replay registers a watcher that queues the keys of all objects, as they are now, and then
@@ -136,21 +136,21 @@ func (f *feed[T, K]) replay(wanted func(K) bool) (replay, error) {
 	return replay{r.reg, r.told}, err
 }
 
-// replayer is told all objects once.
+// replayer gets all objects once.
 type replayer[T informer.Object, K comparable] struct {
 	feed       *feed[T, K]
 	wanted     func(K) bool           // nil for all
 	reg        *informer.Registration // set when registered is closed
 	registered chan struct{}
-	told       chan struct{} // closed when every object was told at least once
+	told       chan struct{} // closed when every object was delivered at least once
 
 	mu   sync.Mutex    // protects the rest
 	done bool          // told is closed
-	open sets.Set[Key] // the objects that were told and whose keys are not queued
+	open sets.Set[Key] // the objects that were delivered and whose keys are not queued
 }
 
-// tell queues the keys of an object that is told for the first time, or whose first attempts
-// have failed. The feed itself is told everything else.
+// tell queues the keys of an object that comes for the first time, or whose first attempts
+// have failed. The feed itself gets everything else.
 func (r *replayer[T, K]) tell(ctx context.Context, e informer.Event[T]) error {
 	key := Key{e.Cluster(), e.Key()}
 	if !r.begin(key) {

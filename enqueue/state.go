@@ -95,7 +95,7 @@ func (s *state[K]) tookLocked(took time.Duration) {
 }
 
 // failure notes that the call for key has returned err, and returns how often in a row the key
-// has failed, this time included. permanent says that err is
+// has failed, this time included. permanent is true if err is
 // permanent, so that no reconcile is left to do for the deletes that the key stands for.
 // giveUp decides, from the number of failures, whether no further attempt follows.
 func (s *state[K]) failure(key K, err error, permanent bool, giveUp func(failures int) bool) (failures int, gaveUp bool) {

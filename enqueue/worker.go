@@ -177,7 +177,7 @@ func (w *worker[K]) handle(ctx context.Context, key K) {
 		return
 	}
 	if errors.Is(err, informer.ErrNotEngaged) && !w.engaged(key) {
-		again, err = 0, nil // the cluster has left, and its objects are nobody's work any more
+		again, err = 0, nil // the cluster has left, and its objects need no work any more
 	}
 	if err != nil {
 		w.fail(ctx, key, err)

@@ -23,7 +23,7 @@ var errCrashed = fmt.Errorf("the process that owned the store has crashed: %w", 
 //	d := informertest.NewDurable()
 //	d.FailAfter(func(op, _ string) error {
 //		if op == "apply" && d.Calls(op) == 3 {
-//			d.Crash() // the third Apply has taken effect, but nobody learns of it
+//			d.Crash() // the third Apply has taken effect, but its caller does not learn of it
 //		}
 //		return nil
 //	})

@@ -36,7 +36,7 @@ type Recorder[T informer.Object] struct {
 	view     map[place]T
 	failed   map[place]T // the objects before events whose Hook has failed; the zero T if there was none
 	broken   error
-	more     chan struct{} // closed at the next event; nil if nobody waits
+	more     chan struct{} // closed at the next event; nil if no call waits
 }
 
 // place is where an object is.

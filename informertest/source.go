@@ -45,7 +45,7 @@ import (
 // once, whatever its finalizers are. The test sets an object's timestamps itself.
 //
 // Create, Update, Apply and Delete write. Get, Objects and ResourceVersion read the state
-// directly and do not count as requests. Requests, Watches and WaitForWatches tell what the
+// directly and do not count as requests. Requests, Watches and WaitForWatches show what the
 // readers of the source are doing.
 //
 // The other methods make something go wrong. Disconnect, Expire, Compact, Restore, Inject and Bookmark
@@ -249,7 +249,7 @@ func (s *Source[T]) Watches() int {
 
 // WaitForWatches blocks until exactly n watches are open, however briefly; if n watches are
 // open already, it returns nil at once. Since Faults.Down, Disconnect and Expire leave no watch open, it
-// can tell that the readers are back. An open watch does not mean that anything has been read
+// can detect that the readers are back. An open watch does not mean that anything has been read
 // from it. If ctx ends first, it returns an error that wraps that of ctx.
 func (s *Source[T]) WaitForWatches(ctx context.Context, n int) error {
 	w := &waiter{n: n, done: make(chan struct{})}

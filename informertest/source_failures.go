@@ -25,7 +25,7 @@ type Faults struct {
 	// there, so that a watch may then begin where it was cut. To have it lost, call Compact.
 	Down bool
 
-	// Mute holds back all events of all watches, like a broken connection that nobody has noticed. It
+	// Mute holds back all events of all watches, like a broken connection that was not noticed. It
 	// applies to open watches and to those that are opened later. Afterwards they catch up. Down,
 	// Disconnect, Expire, the timeout and the reader end a muted watch like any other, and a 410
 	// Expired is not held back. An event on its way to the reader may still arrive.

@@ -13,7 +13,7 @@ import (
 	"github.com/customcacheinformer/informer/internal/channel"
 )
 
-// Health says how a [Set] is doing at one moment. It is a value, and the [informer.MemberHealth] of a Set.
+// Health is the state of a [Set] at one moment. It is a value, and the [informer.MemberHealth] of a Set.
 type Health struct {
 	Name           string       `json:"name"`                     // Options.Name
 	Started        bool         `json:"started"`                  // Run was called

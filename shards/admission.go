@@ -15,9 +15,9 @@ import (
 	"github.com/customcacheinformer/informer/shards/internal/leases"
 )
 
-// newSession begins a session: it creates its Lease, and then says in it that the session may have
+// newSession begins a session: it creates its Lease, and then notes in it that the session may have
 // buckets. If the first request is slow, so that its answer comes too late or never, no other replica
-// leaves buckets to a session that nobody knows to have.
+// leaves buckets to a session that is not known to have them.
 func (s *Set) newSession(ctx context.Context) (*session, error) {
 	random := make([]byte, 5)
 	_, _ = rand.Read(random)
@@ -58,7 +58,7 @@ func (s *Set) createSession(ctx context.Context, id string) (*coordinationv1.Lea
 	return s.put(ctx, lease)
 }
 
-// beginSession says in the Lease of a session that it may have buckets from now on, if it may. It returns
+// beginSession notes in the Lease of a session that it may have buckets from now on, if it may. It returns
 // when the request was sent.
 func (s *Set) beginSession(ctx context.Context, created *coordinationv1.Lease) (lease *coordinationv1.Lease, sent time.Time, err error) {
 	if created.ResourceVersion == "" {

@@ -31,7 +31,7 @@ func (s *Set) stepLocked(n *session, now time.Time) (next time.Duration, left bo
 		return time.Hour, false
 	}
 	s.view.forget(now)
-	s.view.unowned(now) // notes the time, however seldom somebody asks for Health
+	s.view.unowned(now) // notes the time, however seldom Health is called
 	s.keepRangesLocked(now)
 	s.countUnservedLocked(now)
 	s.reviewLocked(n, now)
@@ -85,14 +85,14 @@ func (s *Set) planLocked(n *session, now time.Time) (sessions, holders []string)
 	return sessions, holders
 }
 
-// checkLocked looks at a bucket that this replica has. wanted says that it should stay.
+// checkLocked looks at a bucket that this replica has. wanted is true if it should stay.
 func (s *Set) checkLocked(h *holding, wanted bool) {
 	if h.phase == taking || h.phase == releasing {
 		return
 	}
 	seen := &s.view.buckets[h.bucket]
 	switch {
-	case seen.lease == nil && seen.last == h.session.id: // somebody has deleted the Lease
+	case seen.lease == nil && seen.last == h.session.id: // the Lease was deleted
 		s.repairLocked(h)
 	case seen.lease != nil && leases.IsOther(seen.lease, h.lease) && leases.Holder(seen.lease) != h.session.id:
 		s.later(fmt.Errorf("somebody has taken bucket %d from this replica, by a change of its Lease", h.bucket))
@@ -115,7 +115,7 @@ func (s *Set) checkLocked(h *holding, wanted bool) {
 	}
 }
 
-// wantLocked starts to take a bucket, if nobody else has it.
+// wantLocked starts to take a bucket, if no other session has it.
 func (s *Set) wantLocked(n *session, b int, now time.Time) {
 	seen := &s.view.buckets[b]
 	if now.Before(seen.retry) {

@@ -140,7 +140,7 @@ func (s *Set) waiting(bucket int) leases.Deletes {
 }
 
 // tell adds keys of deletes to the Lease of a bucket that this replica does not have, as many as it has
-// room for. It reports whether nothing is left to tell, and whether the Lease had room.
+// room for. It reports whether nothing is left to pass on, and whether the Lease had room.
 func (s *Set) tell(bucket int, deletes leases.Deletes) (done, room bool) {
 	if deletes.Number() == 0 {
 		return true, true

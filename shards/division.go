@@ -37,7 +37,7 @@ func (s *Set) bucket(key string) int {
 // others where the server can select them. The set must have Options.ByNamespace, and
 // Source must be called before Run. It makes no request.
 //
-// Options.Durable of the informer cannot be set: nobody knows whether an object that is
+// Options.Durable of the informer cannot be set: it is not known whether an object that is
 // missing after a restart was deleted, or was in a bucket that the replica does not have now. For any other
 // reader than an informer, each request of the source fails.
 //
@@ -178,7 +178,7 @@ func (s *Set) writeRanges(ctx context.Context, last *coordinationv1.Lease, r *pl
 	return err
 }
 
-// keepRangesLocked writes the Lease of the ranges again if somebody has deleted or changed it. A replica
+// keepRangesLocked writes the Lease of the ranges again if it was deleted or changed. A replica
 // that starts would divide by other ranges.
 func (s *Set) keepRangesLocked(now time.Time) {
 	if !s.opts.ByNamespace || now.Before(s.view.rangesRetry) {

@@ -31,9 +31,9 @@
 //  4. A replica that gets a bucket reconciles all of its keys, and does so from states that are not
 //     older than those that the replica before it had. If that one has died, the
 //     versions that it wrote last may be as old as Options.RenewEvery; then the caches must have been connected for Options.Margin.
-//  5. Each delete is reconciled by a replica, possibly twice, unless every replica that was told of it
-//     dies before one has reconciled it and said so. Deletes while no replica runs need a finalizer.
-//     Of an informer with a source of Set.Source, only one replica is told, or none if the namespace
+//  5. Each delete is reconciled by a replica, possibly twice, unless every replica that got it
+//     dies before one has reconciled it and noted that. Deletes while no replica runs need a finalizer.
+//     Of an informer with a source of Set.Source, only one replica gets it, or none if the namespace
 //     changes hands at that moment.
 //
 // Clocks need not agree: no replica compares its own with a time that another has written. They must
@@ -46,15 +46,15 @@
 // of the Lease, so that a renewal that is on its way is refused. Then the buckets are free.
 //
 // A replica that lets go of a bucket writes into its Lease which versions it has seen, and the keys of
-// deletes that are not handled. The session's Lease says which deletes are handled, so that the other
-// replicas, which are told of every delete as well, forget them.
+// deletes that are not handled. The session's Lease records which deletes are handled, so that the other
+// replicas, which get every delete as well, forget them.
 //
-// With Options.ByNamespace, one more Lease has the ranges of namespaces. Every Lease says how its replica
+// With Options.ByNamespace, one more Lease has the ranges of namespaces. Every Lease records how its replica
 // divides: a replica that divides in another way does not join.
 //
 // Do not change or delete the Leases of a set while it runs. Its replicas write them again, and report
 // that. But a replica that starts at that moment may take a bucket that another has had for less than
-// RenewEvery, and a bucket whose holder somebody has removed is free at once.
+// RenewEvery, and a bucket whose holder was removed is free at once.
 //
 // # Tests
 //
@@ -80,8 +80,8 @@ package shards
 //     renews a session, and ends it.
 //   - balance.go is the step that compares the buckets with the plan. takeover.go takes a bucket, and catchup.go
 //     waits for the caches before its calls begin. release.go lets go of a bucket. repairs.go writes Leases again
-//     that somebody has changed, and deaths.go ends the sessions of replicas that have died.
-//   - claims.go says which deletes are handled, and deletes.go passes on deletes that a holder cannot know of.
+//     that were changed from outside, and deaths.go ends the sessions of replicas that have died.
+//   - claims.go records which deletes are handled, and deletes.go passes on deletes that a holder cannot know of.
 //   - division.go has the buckets of keys, and has the replicas agree on ranges of namespaces. source.go, part.go
 //     and count.go deliver the objects of the replica's namespaces.
 //   - calls.go lets calls in, and health.go shows how the set is doing.

@@ -10,16 +10,16 @@ import (
 	"github.com/customcacheinformer/informer/internal/channel"
 )
 
-// Health says how a set is doing in one replica at one moment, as [Set.Health] returns it. Its counts
+// Health is the state of a set in one replica at one moment, as [Set.Health] returns it. Its counts
 // begin at 0 when the set is made. It is a value, and the [informer.MemberHealth] of a set.
 type Health struct {
 	// Name is Options.Name.
 	Name string `json:"name"`
-	// Started says that Run has been called.
+	// Started is true once Run has been called.
 	Started bool `json:"started"`
-	// Stopped says that the ctx of Run has ended.
+	// Stopped is true once the ctx of Run has ended.
 	Stopped bool `json:"stopped"`
-	// Synced says that this replica has joined the set since the start.
+	// Synced is true once this replica has joined the set since the start.
 	Synced bool `json:"synced"`
 	// SourceError is the error with which the Leases of the set cannot be read, or why this replica may
 	// not join. Otherwise it is nil.
@@ -63,7 +63,7 @@ type Health struct {
 	Unserved    int           `json:"unserved"`
 	UnservedFor time.Duration `json:"-"`
 	Lacking     []string      `json:"lacking,omitempty"`
-	// Selector says whether the API server selects the objects of this replica for the sources
+	// Selector shows whether the API server selects the objects of this replica for the sources
 	// that Set.Source has made: "served", or "ignored" if it sends all objects and the
 	// informers drop those of other replicas. It is "ignored" if that holds for one of the sources,
 	// and "" if there is none or none has asked.
@@ -139,7 +139,7 @@ func (s *Set) Health() Health {
 			h.Replicas++
 		}
 	}
-	if watched.Synced { // before, nobody knows
+	if watched.Synced { // before, it is not known
 		var since time.Time
 		if h.Unowned, since = s.view.unowned(now); h.Unowned > 0 {
 			h.UnownedFor = now.Sub(since)

@@ -49,7 +49,7 @@ func (s *Set) Run(ctx context.Context) error {
 			}
 		})
 	}
-	// A worker that has stopped says itself why, and so does one whose informer has stopped. A group
+	// A worker that has stopped reports why itself, and so does one whose informer has stopped. A group
 	// stops these before its sets.
 	if err := s.participate(working); err != nil && working.Err() == nil && !errors.Is(err, informer.ErrStopped) {
 		return err

@@ -36,7 +36,7 @@ func (p *part) has(key string) bool {
 	return len(p.buckets) > 0 && p.buckets.Has(p.ranges.Bucket(plan.Namespace(key)))
 }
 
-// IsWatchListSemanticsUnSupported tells client-go whether to list rather than to stream the first
+// IsWatchListSemanticsUnSupported reports to client-go whether to list rather than to stream the first
 // state.
 func (p *part) IsWatchListSemanticsUnSupported() bool { return p.source.unstreamable }
 
@@ -90,7 +90,7 @@ func (p *part) narrow(opts metav1.ListOptions) metav1.ListOptions {
 	return opts
 }
 
-// refuses notes whether an error says that the server does not understand the selector, such as one
+// refuses notes whether an error means that the server does not understand the selector, such as one
 // of another version of that API, or that something on the way takes no request with so long a
 // selector: it may have 90 bytes for each bucket.
 func (p *part) refuses(err error) bool {

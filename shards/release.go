@@ -55,7 +55,7 @@ func (s *Set) letGo(h *holding, last leases.Past, deletes leases.Deletes, claims
 		return true
 	}
 	if known := s.view.buckets[h.bucket].lease; known != nil && leases.IsOther(known, h.lease) {
-		if leases.Holder(known) != h.session.id { // somebody has changed it
+		if leases.Holder(known) != h.session.id { // it was changed
 			s.dropLocked(h)
 			s.poke()
 			s.mu.Unlock()
@@ -88,7 +88,7 @@ func (s *Set) letGo(h *holding, last leases.Past, deletes leases.Deletes, claims
 			return false
 		}
 		s.counts.released++
-	case apierrors.IsNotFound(err): // somebody has deleted it, and anyone may take it
+	case apierrors.IsNotFound(err): // it was deleted, and any session may take it
 	default:
 		s.later(fmt.Errorf("letting go of bucket %d: %w", h.bucket, err))
 		return false

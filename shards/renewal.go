@@ -84,7 +84,7 @@ func (s *Set) rereadSession(ctx context.Context, n *session, conflict error) {
 	}
 }
 
-// lose ends a session. Err says why it cannot go on, or nil if it could not be renewed in time.
+// lose ends a session. Err is why it cannot continue, or nil if it could not be renewed in time.
 func (s *Set) lose(n *session, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -41,7 +41,7 @@ func (s *Set) putBucket(bucket int, lease *coordinationv1.Lease) (*coordinationv
 	return written, err
 }
 
-// reread reads the Lease of a bucket. No replica is told of the changes of a Lease without the label.
+// reread reads the Lease of a bucket. No replica gets the changes of a Lease without the label.
 func (s *Set) reread(ctx context.Context, bucket int) {
 	s.mu.Lock()
 	before := s.view.buckets[bucket].lease

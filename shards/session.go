@@ -62,7 +62,7 @@ func (s *session) expired() bool {
 }
 
 // extend has the session last until a Lease that was renewed at a time ends, less the margin.
-// It returns false if the session was over before: nobody may have noticed the renewal in time.
+// It returns false if the session was over before: the renewal may not have been noticed in time.
 func (s *session) extend(sent time.Time) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -249,7 +249,7 @@ func (s *session) publish(lease *coordinationv1.Lease, workers map[string]string
 }
 
 // heed looks at the Lease of the session as it was seen, and reports whether another replica has ended the
-// session. If somebody has changed or deleted the Lease, it is written again at once, because other
+// session. If the Lease was changed or deleted, it is written again at once, because other
 // replicas count the session as dead otherwise. The caller holds one of the two locks.
 func (s *session) heed(lease *coordinationv1.Lease, deleted bool, mark leases.Mark) (ended bool) {
 	if lease.UID == s.first.UID && !leases.IsNewer(lease, s.first) {

@@ -10,7 +10,7 @@ import (
 
 // view is the state of the set as its Leases show it. The caller holds a lock. It takes times from
 // this process's clock alone: a session counts as dead when this process has seen no renewal of it
-// for as long as it may last, whatever the clocks of other replicas say.
+// for as long as it may last, whatever the clocks of other replicas show.
 type view struct {
 	opts     *Options
 	sessions map[string]*seenSession // by id
@@ -30,9 +30,9 @@ type seenSession struct {
 
 type seenBucket struct {
 	lease *coordinationv1.Lease // nil if it is not there
-	last  string                // who had it before somebody deleted the Lease
+	last  string                // the owner before the Lease was deleted
 	token int32                 // the highest that was seen
-	since time.Time             // when nobody was first seen to have it; zero if somebody has it
+	since time.Time             // when it was first seen without an owner; zero if it has one
 	retry time.Time             // no request for it before
 }
 
@@ -98,7 +98,7 @@ func (v *view) restored(lease *coordinationv1.Lease) {
 	}
 }
 
-// sessionOf returns the id of the session that has a Lease, also if somebody has changed its holder. It
+// sessionOf returns the id of the session that has a Lease, also if its holder was changed. It
 // is "" if that is not known.
 func (v *view) sessionOf(lease *coordinationv1.Lease) string {
 	if id := leases.Holder(lease); lease.Name == leases.SessionName(v.opts.Name, id) {
@@ -122,7 +122,7 @@ func (b *seenBucket) note(lease *coordinationv1.Lease, deleted bool) {
 	}
 }
 
-// holder returns the id of the session that has the bucket, or has had it before somebody deleted the Lease.
+// holder returns the id of the session that has the bucket, or had it before the Lease was deleted.
 func (b *seenBucket) holder() string {
 	if b.lease == nil {
 		return b.last
@@ -149,7 +149,7 @@ func (s *seenSession) mayTake(opts *Options, now time.Time) bool {
 	return s.lease != nil && !s.Idle && s.mayWork(opts, now)
 }
 
-// holder returns the session that has a bucket, and nil if nobody has it.
+// holder returns the session that has a bucket, and nil if no session has it.
 func (v *view) holder(bucket int, now time.Time) *seenSession {
 	if s := v.session(v.buckets[bucket].holder(), now); s != nil && !s.Ended {
 		return s
@@ -180,7 +180,7 @@ func (v *view) died(bucket int) *leases.Session {
 	return nil
 }
 
-// claimed reports whether a session that may work says that it has the bucket. If somebody deletes
+// claimed reports whether a session that may work claims the bucket. If somebody deletes
 // the Lease of a bucket, replicas that come later learn only from this that the bucket is taken.
 func (v *view) claimed(bucket int, now time.Time) bool {
 	for _, s := range v.sessions {
@@ -191,7 +191,7 @@ func (v *view) claimed(bucket int, now time.Time) bool {
 	return false
 }
 
-// unowned notes which buckets nobody has, and returns how many, and since when the first.
+// unowned notes which buckets have no owner, and returns how many, and since when the first.
 func (v *view) unowned(now time.Time) (n int, since time.Time) {
 	for b := range v.buckets {
 		at := &v.buckets[b].since

@@ -21,7 +21,7 @@ import (
 // namespaces and resourceNames: [kube-system].
 //
 // It returns an error if client is nil, if the GET fails, or if the namespace has no UID, as with
-// a fake clientset whose namespace was made without one. The error wraps that of the GET, and says
+// a fake clientset whose namespace was made without one. The error wraps that of the GET, and explains
 // how to go on if the GET is forbidden or finds nothing.
 func ClusterUID[Namespace metav1.Object](ctx context.Context, client interface {
 	Get(ctx context.Context, name string, opts metav1.GetOptions) (Namespace, error)

@@ -9,7 +9,7 @@ import (
 	"github.com/customcacheinformer/informer/internal/object"
 )
 
-// Identity says which objects a store has that outlives the process, such as those of packages
+// Identity is which objects a store has that outlives the process, such as those of packages
 // store/disk and store/valkey. It keeps a program from taking the objects of another one for its own.
 // All fields are compared literally; leave a field that does not apply empty. The type of the objects,
 // down to the fields of its structs, is compared too, and need not be named here.

@@ -13,7 +13,7 @@ import (
 // fingerprint returns a text that changes when the type does: it covers the name of the type,
 // how it is made of other types, the names and tags of its fields, and the types that encode
 // themselves, all the way down. Without it, a program with a new field would find that field
-// empty in every object stored by an older program, and nobody would notice.
+// empty in every object stored by an older program, unnoticed.
 func fingerprint(t reflect.Type) string {
 	h := sha256.New()
 	describeType(h, t, map[reflect.Type]int{})
@@ -64,7 +64,7 @@ var encoders = []reflect.Type{
 	reflect.TypeFor[interface{ IsZero() bool }](), // with the option omitzero of a tag
 }
 
-// ownEncoding says which of the encoders a type implements, and which only a pointer to it.
+// ownEncoding shows which of the encoders a type implements, and which only a pointer to it.
 func ownEncoding(t reflect.Type) (all []byte) {
 	for _, encoder := range encoders {
 		switch {

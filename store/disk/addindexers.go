@@ -23,7 +23,7 @@ const sampled = 500
 // without reading all objects, so its function must not change: AddIndexers calls the function
 // for the first 500 objects, and if a result differs from the file, it builds the index again.
 // It does not notice a function that differs for later objects only: change Identity.Version
-// with the function. The first write of an object removes the indexes that nobody has added by
+// with the function. The first write of an object removes the indexes that were not added by
 // then from the file.
 //
 // To build an index, AddIndexers reads and decodes all objects, page by page; they may be

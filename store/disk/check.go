@@ -138,7 +138,7 @@ func (w *walker) take(id, n uint64) error {
 }
 
 // header returns the header of a page, and marks all pages that belong to it as used. The size
-// is up to 32 TiB, whatever the file says: on 32 bit, only a part of that fits in an int.
+// is up to 32 TiB, whatever the file claims: on 32 bit, only a part of that fits in an int.
 func (w *walker) header(id uint64) (flags uint16, count int, size int64, err error) {
 	var h [headerSize]byte
 	if id >= w.pages {

@@ -64,7 +64,7 @@
 //
 // A process that ends in any way loses nothing: each Apply is in the file as a whole, with its
 // bookmark and tombstones and in all indexes, or not at all. By default it is also on the disk
-// before the informer tells any watcher. SurviveProcess leaves the time of the write to the
+// before any watcher gets it. SurviveProcess leaves the time of the write to the
 // operating system, and makes single writes several times as fast; a loss of power then costs
 // the file. An informer puts the changes that have queued up meanwhile into one write, so that
 // the default is slower only for an informer that is nearly idle.

@@ -25,12 +25,12 @@ func damage(format string, args ...any) error {
 	return fmt.Errorf("%w: "+format, append([]any{ErrDamaged}, args...)...)
 }
 
-// SetAsideError says that Open has found a file that it could not use, and has made an empty
+// SetAsideError reports that Open has found a file that it could not use, and has made an empty
 // one in its place. It is reported to Options.ErrorHandler, never returned.
 type SetAsideError struct {
 	Path  string // of the file
 	Aside string // its new name
-	Err   error  // wraps ErrDamaged, or says how the file differs from the expected one
+	Err   error  // wraps ErrDamaged, or describes how the file differs from the expected one
 }
 
 // Error returns a message with the file, its new name, and the reason.

@@ -10,7 +10,7 @@ import (
 	"github.com/customcacheinformer/informer/store"
 )
 
-// Durability says which failures the data of a Store survives.
+// Durability chooses which failures the data of a Store survives.
 type Durability int
 
 const (
@@ -22,7 +22,7 @@ const (
 	// lost however the process ends, even by kill -9. But if the machine ends while the store
 	// is open, by a loss of power or a panic of the kernel, or if the file is then moved to
 	// another machine, the next Open sets the whole file aside: the informer lists the source
-	// again, and deletes that some watcher did not get are never told. On systems other than
+	// again, and deletes that some watcher did not get never come. On systems other than
 	// Linux, which do not number the runs of the machine, the file is set aside even if only
 	// the process ends without closing the store.
 	SurviveProcess
@@ -31,11 +31,11 @@ const (
 // Options configures a [Store]. Identity must be set. The zero value of each other field is ready to
 // use.
 type Options struct {
-	// Identity says which objects the file holds. Without its Cluster, Open returns an error: a file
+	// Identity is which objects the file holds. Without its Cluster, Open returns an error: a file
 	// of another cluster would go unnoticed.
 	Identity store.Identity
 
-	// Durability says which failures the data survives. Defaults to SurvivePowerLoss.
+	// Durability chooses which failures the data survives. Defaults to SurvivePowerLoss.
 	Durability Durability
 
 	// Indexers are passed to AddIndexers by Open. Defaults to none.

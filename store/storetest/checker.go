@@ -67,7 +67,7 @@ func (c *checker) rounds(n int) int {
 	return n
 }
 
-// object returns an object with that key and version. The checks tell the states of an object
+// object returns an object with that key and version. The checks distinguish the states of an object
 // apart by the version. The UID depends only on the key.
 func (c *checker) object(key string, version int) informer.AnyObject {
 	return c.incarnation(key, "1", version)

@@ -6,7 +6,7 @@ import (
 	"github.com/customcacheinformer/informer"
 )
 
-// Options tells [Run] facts about a store that Run cannot find out. The zero value is right for
+// Options gives [Run] facts about a store that Run cannot find out. The zero value is right for
 // a store that takes any object.
 type Options struct {
 	// Object returns a new object of the type that the store keeps, with that namespace ("" if
@@ -24,7 +24,7 @@ type Options struct {
 	Seed uint64
 }
 
-// DurableOptions tells [RunDurable] facts about a store that RunDurable cannot find out. Reopen must be
+// DurableOptions gives [RunDurable] facts about a store that RunDurable cannot find out. Reopen must be
 // set.
 type DurableOptions struct {
 	// Object is as in [Options].
@@ -39,7 +39,7 @@ type DurableOptions struct {
 	// nil, the state after a crash is not checked.
 	Crash func(t *testing.T, s informer.Durable) informer.Durable
 
-	// LosesLast says that a crash may undo the last calls. An informer can cope with that, as
+	// LosesLast is true if a crash may undo the last calls. An informer can cope with that, as
 	// long as the data left is a complete earlier state; see informer.Durable for the events
 	// that it misses then. By default the effect of every call that has returned must survive.
 	LosesLast bool

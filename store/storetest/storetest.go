@@ -8,9 +8,9 @@
 //
 // A cache.Indexer is also checked for the requirements of that interface, and so is an
 // informer.DurableIndexer. The checks of an interface that the store lacks are skipped, and the
-// message says which disadvantage an informer has without it.
+// message explains which disadvantage an informer has without it.
 //
-// Each requirement is a subtest. If it fails, it says why an informer has the requirement. The
+// Each requirement is a subtest. If it fails, it explains why an informer has the requirement. The
 // suite does not check a process that is killed in the middle of a call. Run the tests with
 // -race: some checks use the store from several goroutines.
 package storetest
@@ -91,7 +91,7 @@ const (
 	notDurableIndexer = "The store is no informer.DurableIndexer: at the start the informer reads all of its objects, to keep indexes of its own in memory."
 )
 
-// group runs the checks of one interface if the store has it. without says what a store loses
+// group runs the checks of one interface if the store has it. without is what a store loses
 // without indexes; if without is empty, all stores must pass.
 func (s *suite) group(t *testing.T, name, without string, checks []check) {
 	t.Helper()

@@ -50,7 +50,7 @@
 // state. If a part is missing, it begins an empty store and reports a *MissingError. Then deletes that no
 // watcher was told are never told.
 //
-// A reader is told no delete that did not happen, and misses none. While the server is empty, lacks a part or
+// A reader gets no delete that did not happen, and misses none. While the server is empty, lacks a part or
 // is behind the reader, lists get 503, new watches 429, and open watches nothing, and the reader keeps what it has.
 // When the server has the version of the reader again, the reader lists. There are two exceptions. A reader that
 // keeps its own state in a Durable, and starts after the server has gone back, cannot know that. Neither can
@@ -83,7 +83,7 @@
 // A store has five keys, which begin with informer: and a hash of the Identity and of the type of the
 // objects, down to its fields. So a program whose type has other fields uses other keys, and its readers
 // wait for a writer of that program. The field label of the key that ends with about has the Identity
-// of the store; delete the keys of stores that nobody needs any more. All keys of a store are on one node of a
+// of the store; delete the keys of stores that are not needed any more. All keys of a store are on one node of a
 // cluster.
 //
 // Secrets are stored in clear. Use TLS, and give the stores a user that has their keys alone:
@@ -96,7 +96,7 @@
 // # What to watch
 //
 // The writer's Health has the failures of the server, and the page and the metrics have their durations, as
-// with any store. [Store.Status] and [Source.Status] say who writes, since when, and which version the store
+// with any store. [Store.Status] and [Source.Status] show which store writes, since when, and which version the store
 // has. A reader is behind by the time since its Health's LastProgress: a writer that works confirms its
 // version about once a minute.
 //

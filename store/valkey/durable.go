@@ -103,7 +103,7 @@ func (s *Store) Forget(ctx context.Context, tombstones map[string][]types.UID) e
 	return nil
 }
 
-// about returns fields of the store. With no names, it only says whether the store is whole and this
+// about returns fields of the store. With no names, it only shows whether the store is whole and this
 // one still its writer.
 func (s *Store) about(ctx context.Context, names ...string) ([]string, error) {
 	reply, err := s.read(ctx, aboutScript, names...)

@@ -22,7 +22,7 @@ var (
 	ErrLost = errors.New("the server has lost a part of the store")
 )
 
-// MissingError says that Open has found a store of which the server did not have all parts, and has
+// MissingError reports that Open has found a store of which the server did not have all parts, and has
 // begun an empty one in its place. It is reported to Options.ErrorHandler, never returned.
 type MissingError struct {
 	Store string // the prefix of the keys
@@ -41,7 +41,7 @@ const (
 	otherCode  = "OTHER "
 )
 
-// explain returns an error that wraps ErrFenced or ErrLost if a script has said so, and err otherwise.
+// explain returns an error that wraps ErrFenced or ErrLost if a script has returned that, and err otherwise.
 func explain(err error) error {
 	reply, ok := valkey.IsValkeyErr(err)
 	if !ok {

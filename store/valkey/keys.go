@@ -12,7 +12,7 @@ import (
 // format is the version of the keys and of their contents. It increases when they change.
 const format = 1
 
-// label says what a store is of. Its hash is a part of the keys, so that two stores never share any.
+// label is what a store is of. Its hash is a part of the keys, so that two stores never share any.
 type label struct {
 	Format   int
 	Type     string // of the objects

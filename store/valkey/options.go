@@ -14,12 +14,12 @@ import (
 // Options configures a [Store]. Identity must be set. The zero value of each other field is ready to
 // use.
 type Options struct {
-	// Identity says which objects the store has. A store with another Identity, or of another type
+	// Identity is which objects the store has. A store with another Identity, or of another type
 	// of objects, has other keys on the server. Without its Cluster, Open returns an error: the stores
 	// of two clusters would be one.
 	Identity store.Identity
 
-	// Token says which writer is the newer one: a Store takes over from those with the same token
+	// Token decides which writer is the newer one: a Store takes over from those with the same token
 	// or a lower one, and Open refuses a lower token than the server knows. Take it from the Lease
 	// that makes this process the leader, see [LeaseToken]. It must not be negative. Defaults to 0:
 	// if all Stores have 0, the one that was opened last writes.
@@ -41,7 +41,7 @@ type Options struct {
 const (
 	defaultLog = 100_000
 	maxLog     = 1_000_000_000
-	maxToken   = 1<<53 - 1 // the largest number that a script can tell from its neighbours
+	maxToken   = 1<<53 - 1 // the largest number that a script can distinguish from its neighbours
 )
 
 func (o Options) withDefaults() Options {

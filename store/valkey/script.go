@@ -61,7 +61,7 @@ func do(ctx context.Context, client valkey.Client, command valkey.Completed) val
 	return client.Do(ctx, command.Pin())
 }
 
-// run runs a script. The error wraps ErrFenced or ErrLost if the script has said so.
+// run runs a script. The error wraps ErrFenced or ErrLost if the script has returned that.
 func run(ctx context.Context, client valkey.Client, p place, s luaScript, args ...string) (valkey.ValkeyMessage, error) {
 	reply := do(ctx, client, s.command(client.B(), "EVALSHA", s.hash, p.keys, args))
 	if refusal, refused := valkey.IsValkeyErr(reply.Error()); refused && refusal.IsNoScript() {

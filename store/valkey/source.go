@@ -30,10 +30,10 @@ var _ cache.ListerWatcherWithContext = (*Source)(nil)
 //
 // It is made by [NewSource], for one informer, and must not be copied. The informer gets every
 // change, in the order in which the API server made them, with the API server's versions. A delete has
-// the last version that the store had before it, since its own is not known; it may be told twice.
+// the last version that the store had before it, since its own is not known; it may come twice.
 //
 // While the writer lists, and while the server does not have all of the store, a list gets the error
-// 503, and a watch tells nothing, so that the informer keeps what it has. The same holds while the
+// 503, and a watch delivers nothing, so that the informer keeps what it has. The same holds while the
 // server has an older state than the informer, after another server has taken over that was behind; then the
 // informer lists.
 // After the writer has listed again, and if the server does not keep the changes any more that an
@@ -121,7 +121,7 @@ func (s *Source) ListWithContext(ctx context.Context, opts metav1.ListOptions) (
 // maxAttempts is how often a list begins again because of a changedError.
 const maxAttempts = 3
 
-// changedError says why the pages of a list are not of one state that can be brought up to date.
+// changedError is why the pages of a list are not of one state that can be brought up to date.
 type changedError struct{ reason string }
 
 func (e changedError) Error() string { return "the list has to begin again: " + e.reason }
@@ -134,7 +134,7 @@ func unavailable(err error) error {
 	return apierrors.NewServiceUnavailable("valkey: " + err.Error())
 }
 
-// errNotReady says that the objects are not a state that the source had.
+// errNotReady means that the objects are not a state that the source had.
 var errNotReady = errors.New("the writer has not listed yet")
 
 // probe answers a list of one object. Informers send it to find out whether they can go on from a version.
@@ -291,7 +291,7 @@ func (s *Source) writer() string {
 }
 
 // ahead returns an error if the informer has a later version than the server, in the same epoch. A
-// list would then tell deletes that did not happen.
+// list would then deliver deletes that did not happen.
 func (s *Source) ahead(h head) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -9,7 +9,7 @@ import (
 	"github.com/valkey-io/valkey-go"
 )
 
-// Status says how a store on the server is doing at one moment.
+// Status is the state of a store on the server at one moment.
 type Status struct {
 	Writer     string    // Options.Writer of the Store that writes
 	Token      int64     // its Options.Token

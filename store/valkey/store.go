@@ -60,7 +60,7 @@ type Store struct {
 // later. If it returns an error of the connection, it may have taken over nevertheless: call it again.
 // It returns an error that wraps ErrFenced, and has the remedy, if the server knows a higher token. It
 // also returns an error if the server may evict any key to make room (a maxmemory-policy that begins
-// with allkeys-), provided that the server tells its configuration.
+// with allkeys-), provided that the server shows its configuration.
 func Open(ctx context.Context, client valkey.Client, example runtime.Object, opts Options) (*Store, error) {
 	s, err := open(ctx, client, example, opts)
 	if err != nil {
@@ -168,7 +168,7 @@ func (s *Store) Err() error {
 	return context.Cause(s.alive)
 }
 
-// judge ends the Store if an error says so, and returns the error.
+// judge ends the Store if an error demands it, and returns the error.
 func (s *Store) judge(err error) error {
 	if errors.Is(err, ErrFenced) || errors.Is(err, ErrLost) {
 		s.end(fmt.Errorf("valkey: %s: %w", s.place.prefix, err))

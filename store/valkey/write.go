@@ -127,7 +127,7 @@ func (s *Store) send(ctx context.Context, args []string) (valkey.ValkeyMessage, 
 	return run(late, s.client, s.place, applyScript, args...)
 }
 
-// otherCall returns the last write of the server if an error says that it is not the expected one.
+// otherCall returns the last write of the server if an error shows that it is not the expected one.
 func otherCall(err error) (call string, other bool) {
 	reply, ok := valkey.IsValkeyErr(err)
 	if !ok {

@@ -106,7 +106,7 @@ func (d Deletes) half() Deletes {
 //
 // A holder answers for the deletes since it got the bucket. It may not know of earlier ones, although
 // its caches have them: it may have been started, or connected again, after an object was created and
-// deleted. Replicas that were told of such a delete tell the holder.
+// deleted. Replicas that got such a delete pass it to the holder.
 type Claim struct {
 	Buckets string  `json:"buckets"` // as in the Lease of a session
 	Handled Handled `json:"handled"`
@@ -167,7 +167,7 @@ func (h Handled) since(known Versions) Handled {
 				r.After = since
 			}
 			if order, err := resourceversion.CompareResourceVersion(r.After, r.To); err == nil && order > 0 {
-				r.To = r.After // an empty range also says which deletes the holder may not know of
+				r.To = r.After // an empty range also shows which deletes the holder may not know of
 			}
 			after[name][source] = r
 		}

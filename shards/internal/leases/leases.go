@@ -1,5 +1,5 @@
 // Package leases reads and writes what stands in the Leases of a set. It makes no requests and holds no state.
-// A part of a Lease that cannot be read counts as missing, because somebody may have changed it by hand.
+// A part of a Lease that cannot be read counts as missing, because it may have been changed by hand.
 package leases
 
 import (
@@ -37,7 +37,7 @@ const (
 	seenAnnotation    = prefix + "seen"    // the versions that the holder had seen, by worker
 	claimsAnnotation  = prefix + "handled" // claims
 	deletesAnnotation = prefix + "deletes" // keys of deletes that the holder must handle, by worker
-	diedAnnotation    = prefix + "died"    // the last holder that has worked had no time to say what it had seen
+	diedAnnotation    = prefix + "died"    // the last holder that has worked had no time to write what it had seen
 
 	prefix = "shards.customcacheinformer.github.io/"
 )
@@ -87,7 +87,7 @@ func Token(lease *coordinationv1.Lease) int32 {
 }
 
 // FirstToken returns the token of a Lease that is made now. It is the number of seconds since the
-// year 2000, so that tokens go on rising if somebody deletes the Leases, such as to change the number
+// year 2000, so that tokens still rise after the Leases were deleted, such as to change the number
 // of buckets: a bucket does not change hands once a second for years.
 func FirstToken(now time.Time) int32 {
 	return int32(max(1, min(now.Unix()-946684800, math.MaxInt32/2)))

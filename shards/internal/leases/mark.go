@@ -20,7 +20,7 @@ type Mark struct {
 	Cut         string // the key of the replica's ranges of namespaces; "" if there are none
 }
 
-// On returns a copy of a Lease with the mark, also where somebody has changed it. last is the Lease as it was
+// On returns a copy of a Lease with the mark, also where it was changed. last is the Lease as it was
 // seen, or nil for a new one.
 func (m Mark) On(last *coordinationv1.Lease, name, holder string) *coordinationv1.Lease {
 	lease := last.DeepCopy()
@@ -49,7 +49,7 @@ func (m Mark) IsOn(lease *coordinationv1.Lease, holder string) bool {
 	return lease.Labels[setLabel] == m.Set && m.Differs(lease) == nil && Holder(lease) == holder
 }
 
-// Differs returns an error if a Lease says that its holder has other buckets than this replica. Two
+// Differs returns an error if a Lease shows that its holder has other buckets than this replica. Two
 // replicas could then work on one key.
 func (m Mark) Differs(lease *coordinationv1.Lease) error {
 	if err := m.Refuses(lease); err != nil {

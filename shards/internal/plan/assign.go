@@ -12,7 +12,7 @@ import (
 //
 // Nobody gets more than ceil(B/n) buckets, or less than floor(B/n). A holder keeps as many of its
 // buckets as it may have, so no bucket moves that need not. Rendezvous hashing, which does without
-// the holders, moves up to half as many again, because nobody may have more than its share: on
+// the holders, moves up to half as many again, because no replica may have more than its share: on
 // average 10.1 of 64 buckets when the ninth replica joins, instead of 7.
 //
 // weights are those of the buckets, or nil if all count the same. They decide which buckets move: a
@@ -65,7 +65,7 @@ func Assign(sessions, holders []string, weights []int) []string {
 			give(bucket, id)
 		}
 	}
-	// Of those that have the same load, chance says who gets a free bucket, so that after the end of
+	// Of those that have the same load, chance decides which gets a free bucket, so that after the end of
 	// a replica its buckets go to all others.
 	for _, bucket := range heaviest {
 		if wanted[bucket] != "" {

@@ -122,7 +122,7 @@ func (s *Server) Kill() {
 	if err := s.cmd.Process.Kill(); err != nil {
 		s.t.Error(err)
 	}
-	_ = s.cmd.Wait() // it says that it was killed
+	_ = s.cmd.Wait() // its error is that it was killed
 	s.cmd = nil
 }
 
