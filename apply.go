@@ -92,7 +92,7 @@ func newApplier[T Object](in *gate[T], p *informerProcessor[T], store cache.Stor
 
 func (a *applier[T]) memory() MemoryHealth { return a.weighing.memory(a.gate.mostOfLists(0)) }
 
-// open reads the store at the start, before any item is applied, and finds out where each source goes on. It returns false
+// open reads the store at the start, before any item is applied, and finds out where each source continues. It returns false
 // if ctx ended first.
 func (a *applier[T]) open(ctx context.Context) bool {
 	known, ok := a.storage.open(ctx)

@@ -69,7 +69,7 @@ const maxClusterName = 253
 // once, and does not wait for those that come later.
 //
 // Over Options.Durable, the clusters of which the store has objects are engaged when Run has read it, without a source. They keep their last
-// state until Engage names their source, which goes on at the version that was reached if its UID is the same and is compared with a list otherwise,
+// state until Engage names their source, which continues at the version that was reached if its UID is the same and is compared with a list otherwise,
 // or until they leave: see [Clusters.DisengageStored].
 //
 // NewOverClusters returns an error in the cases in which [NewFrom] does, and if Options.Store is set.
@@ -93,7 +93,7 @@ func NewOverClusters[T Object](opts Options[T], clusters ClusterOptions) (*Clust
 }
 
 // recall engages the clusters of which the store has objects, without a source, before their sources may run. Those that had begun
-// to leave go on with that.
+// to leave continue with that.
 func (c *Clusters[T]) recall(marks map[string]mark) {
 	c.roster.mu.Lock()
 	defer c.roster.mu.Unlock()
@@ -209,7 +209,7 @@ func (c *Clusters[T]) DisengageStored(leave Leave, except ...string) error {
 // the new one are listed.
 //
 // Replace returns an error that wraps [ErrNotEngaged] if the cluster is not engaged, and an error if the source cannot be used.
-// Then the informer goes on with the old one. It returns ErrStopped once Run's ctx has ended.
+// Then the informer continues with the old one. It returns ErrStopped once Run's ctx has ended.
 func (c *Clusters[T]) Replace(name string, from ClusterSource) error {
 	s, err := c.scopeFor(name, from)
 	if err != nil {
@@ -251,7 +251,7 @@ func (c *Clusters[T]) Move(name string, from ClusterSource) error {
 	return c.failed("Move", name, err)
 }
 
-// read reads a cluster as s from now on. If old reads the same cluster, it goes on with the source of s. The caller holds roster.mu.
+// read reads a cluster as s from now on. If old reads the same cluster, it continues with the source of s. The caller holds roster.mu.
 func (c *Clusters[T]) read(name string, old, s *scope) error {
 	switch {
 	case channel.Closed(c.stopped):

@@ -147,13 +147,13 @@
 //     [Observer]. An object that cannot be decoded, see [Transport], or for which Transform or an
 //     index function fails is reported once until it works again, and of many only some, with their
 //     number, see [ObjectError].
-//     [CustomCacheInformer.Health] and a [*SyncError] carry the last error that stands in the way.
+//     [CustomCacheInformer.Health] and a [*SyncError] carry the last error that is in the way.
 //     They also show a request that has had no answer for 30 s, and a first state whose end has not
 //     come after 10 s.
 //
 //  12. A wrong answer does not hold an informer up forever, and neither does a stream or a watch that
 //     has gone silent. A start from a [Durable] lists if the version has expired, if the source refuses
-//     twice to go on from it, or if the source has been busy for a minute. For a stream of the first state, see
+//     twice to continue from it, or if the source has been busy for a minute. For a stream of the first state, see
 //     [WatchListOn]. A watch is replaced when it is silent a minute after the server should have ended it:
 //     after 11 minutes at most, unless TweakListOptions changes TimeoutSeconds.
 //
@@ -178,14 +178,14 @@
 //
 // An informer of [NewInNamespaces] has one store, one event log and one registration per watcher,
 // and a source for each namespace. [CustomCacheInformer.SetNamespaces] changes the set, also while it runs. The informer needs no right to list the resource in all namespaces. Each
-// source lists, watches, backs off and goes on from a version of its own. So nothing that
+// source lists, watches, backs off and continues from a version of its own. So nothing that
 // happens in one namespace can make the informer miss an event of another:
 //
 //   - The informer has synced when it has listed every namespace. Until then, the events of a
 //     namespace that is listed already come as live events.
 //   - A list proves nothing about the objects of other namespaces.
 //   - A namespace that cannot be read, or can no longer be read, keeps its last state. Its requests are tried
-//     again, its errors name it, and so does [Health]. The others go on.
+//     again, its errors name it, and so does [Health]. The others continue.
 //   - Live events come in the order of their resourceVersions, with [QueueRealFIFO], within a namespace.
 //   - When a namespace leaves the set, its objects come as deletes with [OriginLeft], behind all of its other events. A namespace
 //     that comes is listed, and no request is made for the others.

@@ -400,7 +400,7 @@ func (d *durableStore[T]) marks() map[string]mark {
 	return marks
 }
 
-// versions returns the version at which each source can go on, "" for one that must list.
+// versions returns the version at which each source can continue, "" for one that must list.
 func (d *durableStore[T]) versions() map[string]string {
 	versions := map[string]string{}
 	for name, m := range d.marks() {

@@ -54,7 +54,7 @@ var errOwnCall = errors.New("it was called in the callback of a watcher that it 
 type SyncError struct {
 	Informer string   // Options.Name, or "Group"
 	Late     []string // the things that were still missing, in words
-	// Reason is the failure that stands in the way, if one is known: a *WatchError or
+	// Reason is the failure that is in the way, if one is known: a *WatchError or
 	// *StoreError. For a Group it wraps all of them, and the error that a member's Run
 	// returned.
 	Reason error
@@ -95,7 +95,7 @@ func (e *SyncError) values(key string, who any) []any {
 
 // WatchError is a request to the source that failed. It is reported when a request starts to
 // fail, and again only if the reason changes or a request has worked in between. The informer
-// goes on trying, with growing pauses.
+// keeps trying, with growing pauses.
 type WatchError struct {
 	Op        string // "list" or "watch"
 	Resource  string // Options.Name
@@ -202,7 +202,7 @@ func (e *PanicError) Unwrap() error {
 
 // ObjectError is an object that could not be used as it came. Either the source delivered
 // something that is not an object of the informer's type or cannot be decoded, or a function of the
-// user, such as Options.Transform, failed for it. An object that goes on failing is reported once. Of many, the
+// user, such as Options.Transform, failed for it. An object that keeps failing is reported once. Of many, the
 // first three are reported, and then those that are the 10th, the 100th, the 1,000th and so on.
 type ObjectError struct {
 	// Op is "list", "watch", "decode", "transform", "index" or "store". With "store", the object was

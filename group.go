@@ -17,7 +17,7 @@ import (
 
 // Group has informers, and other members such as controllers of package enqueue, that live together. It
 // runs them, waits for them and reports their health. Members may be added and removed before and while it runs. A member that
-// cannot sync, because its CRD is missing or the API server forbids it, goes on trying and delays
+// cannot sync, because its CRD is missing or the API server forbids it, keeps trying and delays
 // no other member, except those that read it, and for 5 s those that wait for their turn to list, see [ListLimit]. [GetOrAdd] makes and adds the informers
 // that several parts of a program use in common.
 //
@@ -186,7 +186,7 @@ func isMember(m Member) func(*member) bool {
 // block. A controller that was removed cannot be run or added again: its watchers are gone, and
 // deletes that it has not reconciled count as handled. So also remove a controller that will never be run.
 //
-// The other members go on. WaitForSync no longer waits for m, and the next call of GetOrAdd
+// The other members continue. WaitForSync no longer waits for m, and the next call of GetOrAdd
 // makes a new informer. A reader of m still gets its last state, without an error. Remove
 // returns an error if m is not a member. If several calls remove m at the same time, all of
 // them return nil when m has stopped.

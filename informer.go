@@ -322,7 +322,7 @@ func (i *CustomCacheInformer[T]) follow(opts WatcherOptions) error {
 }
 
 // Run lists and watches, writes to the store and calls the watchers, until ctx ends. Then it
-// stops the source first and the watchers after it. The watchers may go on for
+// stops the source first and the watchers after it. The watchers may continue for
 // Options.DrainTimeout. Run returns nil when every goroutine that it started has returned. It
 // waits for calls of your source, store and watchers that are under way, and logs their names
 // after 10 s. Events that still wait for a watcher are dropped. Their number is logged, and

@@ -209,7 +209,7 @@ func (l *informerProcessorListener[T]) rest(ctx context.Context, pause time.Dura
 }
 
 // state is the state of the store as of a log position. A listener that joins or is resynced
-// delivers this state before it goes on with the log. The state is read from the store page by
+// delivers this state before it continues with the log. The state is read from the store page by
 // page, while the store changes. Its records are made only when they are taken, so a large
 // state costs little more than the listing. It owns no goroutine.
 //

@@ -66,7 +66,7 @@ type WatchListMode int
 const (
 	// WatchListAuto is WatchListOff for a Store of the program's own with IntakeEarly, and
 	// WatchListOn otherwise. While the store is behind, a stream has to wait, and an API server may
-	// cut it then; a list in pages goes on. It is the zero value.
+	// cut it then; a list in pages continues. It is the zero value.
 	WatchListAuto WatchListMode = iota
 	// WatchListOff always lists.
 	WatchListOff
@@ -220,7 +220,7 @@ type Options[T Object] struct {
 	// length.
 	Backoff *wait.Backoff
 
-	// DrainTimeout is how long the watchers may go on with their waiting events after
+	// DrainTimeout is how long the watchers may continue with their waiting events after
 	// Run's ctx has ended. Nothing new can happen then. The ctx of their calls stays alive
 	// until all events are handled or the time is over. An event that waits for its retry
 	// is tried at once, and again for as long as WatcherOptions.Retry and this time allow.
@@ -316,7 +316,7 @@ type WatcherOptions struct {
 // A list waits for its turn before its request, first come, first served. So does a stream of the first state. An
 // informer of [NewInNamespaces] has a list for each namespace. A turn lasts until the list is taken in, or has failed:
 // a pause before the next attempt needs none. It also ends after 5 s in which nothing has arrived and no object
-// was taken in. Then the list goes on without a turn. So lists that hang hold up the others for 5 s, for each n of them.
+// was taken in. Then the list continues without a turn. So lists that hang hold up the others for 5 s, for each n of them.
 // The same is true if an informer waits inside its Transform for another one. If client-go alone reads the body of an
 // answer, see [Transport], these are not 5 s but a minute from the beginning of the answer.
 //

@@ -44,7 +44,7 @@ func (l *informerProcessorListener[T]) pop(ctx context.Context) {
 
 // begin hands run a page of a state, after which run continues with the log. ok reports whether
 // the page was read. If it was not, begin gives up a resync; for an initial state it returns
-// false, because the listener cannot go on.
+// false, because the listener cannot continue.
 func (l *informerProcessorListener[T]) begin(s *state[T], ok bool) bool {
 	if !ok && s != nil && s.origin == OriginResync {
 		s, ok = nil, true

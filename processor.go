@@ -89,7 +89,7 @@ type processorState uint8
 const (
 	processorNew processorState = iota
 	processorRunning
-	processorStopped // takes no new listeners; the present ones may go on
+	processorStopped // takes no new listeners; the present ones may continue
 )
 
 func newProcessor[T Object](scan index.Scan, own *memory.Store, s stopwatch.Stopwatch, clusters bool, opts Options[T]) *informerProcessor[T] {

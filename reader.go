@@ -305,7 +305,7 @@ type SourceVersions struct {
 // A process that hands work over can pass on Changed of each namespace. A process that gives both
 // to [CustomCacheInformer.WaitForVersion] then never works from an older state than the first one had. It waits only for changes that have happened, and not for the next bookmark.
 //
-// Over a [Durable], an informer that goes on from the store's bookmark begins with this bookmark as
+// Over a [Durable], an informer that continues from the store's bookmark begins with this bookmark as
 // Changed. Other objects that the store had before Run do not count before they are listed. The
 // objects of client-go's fakes have no versions, so that Changed stays "". If Transform removes the
 // resourceVersion of an object, Changed lacks that version when the object is listed.

@@ -69,7 +69,7 @@ func (in *sink[T]) Bookmark(version string) {
 	in.enter(in.ctx, &item[T]{kind: itemBookmark, key: ownPrefix + "bookmark", rv: version}, gateBound)
 }
 
-// Resumed notes that the source goes on at the version of the store.
+// Resumed notes that the source continues at the version of the store.
 func (in *sink[T]) Resumed(version string) {
 	if !in.scope.isLate() { // after a change of the credentials, which adds nothing to what the store is
 		in.Bookmark(version)
@@ -191,7 +191,7 @@ func (in *sink[T]) giveUp() (underWay bool) {
 	return true
 }
 
-// turn notes that the source goes on with another part. Nothing else is called meanwhile.
+// turn notes that the source continues with another part. Nothing else is called meanwhile.
 func (in *sink[T]) turn(part source.Part) { in.part = &part }
 
 // foreign reports whether an object is outside of the part, and counts it.

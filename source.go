@@ -96,7 +96,7 @@ type clientListWatch struct {
 // reads a body several times, and holds all of a list. Requests, retries, rights and errors stay
 // client-go's, and the events and the store are the same, with one exception: an object that cannot
 // be decoded is reported as an [ObjectError] with its key and keeps its last state, and the others
-// go on. Without Transport, one such object stops the informer.
+// continue. Without Transport, one such object stops the informer.
 //
 // This concerns the dynamic and the metadata client, typed clients that client-gen has made, and the caches
 // of controller-runtime, see [ClientGo], except those of metadata. A client or a source of any other type may change what it gets, so its answers stay with
@@ -331,7 +331,7 @@ type scope struct {
 	passes         bool            // the objects of a source that is gone stay for the next one of the region; set before gone
 	left           chan struct{}   // closed when the objects of a source that is gone are deleted
 	lists          bool            // the source has come while the informer ran, so it does not resume
-	resume         string          // the version at which the source goes on, "" if it must list; set before it runs
+	resume         string          // the version at which the source continues, "" if it must list; set before it runs
 	dropped        atomic.Int64    // objects and events outside of the part of a Divided
 	listed         atomic.Bool     // the first list is applied, or the source has resumed
 	synced         chan struct{}   // closed then
@@ -352,7 +352,7 @@ type scope struct {
 // intake takes what the source of a scope delivers.
 type intake interface {
 	source.Sink
-	turn(source.Part) // the source goes on with another part
+	turn(source.Part) // the source continues with another part
 	expect()          // the store may have objects of the source already
 	giveUp() bool     // ends the list that comes in; reports whether there is one
 }

@@ -18,7 +18,7 @@ var errMemberFailed = errors.New("a member has failed")
 // WaitForSync blocks until the informer has synced, and every watcher that was registered when
 // WaitForSync was called. Watchers that are removed meanwhile do not count. An informer that has
 // synced stays synced, even when it has stopped; see Health. If ctx or the informer ends first, WaitForSync returns a *SyncError
-// with the parts that are late and the failure that stands in the way, if one is known.
+// with the parts that are late and the failure that is in the way, if one is known.
 // WaitForSync may be called before Run. It cannot succeed in the callback of a watcher that
 // has not synced: there it returns an error if it is given the callback's ctx.
 //

@@ -218,7 +218,7 @@ type Registration struct {
 // for Stopped beside it.
 func (r *Registration) Synced() <-chan struct{} { return r.synced }
 
-// Remove ends the registration. It does not block: a call that is under way goes on with its
+// Remove ends the registration. It does not block: a call that is under way continues with its
 // ctx cancelled, and Stopped closes when that call has returned. No call follows, and the
 // waiting events are dropped. Remove does nothing if it was called before or the informer has
 // stopped.

@@ -20,7 +20,7 @@ import (
 // durableStore make all changes of a batch in one step. Only the apply loop calls it unless a method documents otherwise.
 type storage[T Object] interface {
 	// open reads what the store holds at the start. It returns the versions at which sources can
-	// go on, by namespace, and false if ctx ended first.
+	// continue, by namespace, and false if ctx ended first.
 	open(ctx context.Context) (versions map[string]string, ok bool)
 	// hasForeign reports whether the store may hold objects of namespaces that the informer
 	// does not read.
@@ -391,7 +391,7 @@ func (p *place) pass(kind itemKind, broken bool, version string) {
 // spoil notes that an object could not be stored.
 func (p *place) spoil() { p.exact, p.spoiled = false, true }
 
-// bookmark returns the version at which the source can go on, and "" if it must list.
+// bookmark returns the version at which the source can continue, and "" if it must list.
 func (p place) bookmark() string {
 	if !p.exact {
 		return ""

@@ -81,7 +81,7 @@ type hooks = membership.Worker
 // during a call, however often, one more call follows. The results of reconcile decide when it is
 // called for the key again:
 //
-//   - An error: after a pause, see Options.BaseDelay. Meanwhile the workers go on with other keys.
+//   - An error: after a pause, see Options.BaseDelay. Meanwhile the workers continue with other keys.
 //     NotFound and conflicts are errors like any other: the next attempt reads again.
 //   - An error that wraps [informer.ErrPermanent]: when an event puts the key into the queue.
 //   - No error, and again more than 0: after that time, or earlier if an event puts the key
@@ -239,7 +239,7 @@ func (c *Controller[K]) Run(ctx context.Context) error {
 	return nil
 }
 
-// begin notes that Run was called. It reports whether Run may go on.
+// begin notes that Run was called. It reports whether Run may continue.
 func (c *Controller[K]) begin(ctx context.Context, cancel context.CancelFunc) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()

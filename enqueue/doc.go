@@ -40,7 +40,7 @@
 //
 // A wait for the informers or for the election that lasts longer than 30 s is logged like that of
 // informer.WaitForSync: "late" names the things that are missing, and "reason" the failure that
-// stands in the way, if one is known.
+// is in the way, if one is known.
 //
 // # Example
 //

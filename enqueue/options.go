@@ -42,7 +42,7 @@ type Options struct {
 	BaseDelay, MaxDelay time.Duration
 
 	// CallTimeout is how long a call may take until its ctx ends. A call that then returns an error
-	// has failed, and is tried again. A call that does not heed its ctx goes on. Defaults to 0: no
+	// has failed, and is tried again. A call that does not heed its ctx continues. Defaults to 0: no
 	// limit.
 	CallTimeout time.Duration
 

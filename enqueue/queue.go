@@ -165,7 +165,7 @@ type fifo[K comparable] struct {
 	shares   *shares[K] // nil if the keys have no clusters
 	reserved []K
 	down     bool
-	changed  *sync.Cond // of mu; when reserve may go on
+	changed  *sync.Cond // of mu; when reserve may continue
 }
 
 // newFIFO returns an empty fifo. With shares, which may be nil, it holds keys of clusters.

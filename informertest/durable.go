@@ -16,7 +16,7 @@ import (
 // errCrashed is the error of all operations of a [Durable] that has crashed.
 var errCrashed = fmt.Errorf("the process that owned the store has crashed: %w", fs.ErrClosed)
 
-// Durable is an [informer.Durable] in memory, to test how an informer goes on after a stop or
+// Durable is an [informer.Durable] in memory, to test how an informer continues after a stop or
 // a crash. One Durable is the store as one process sees it: Crash ends that process, and
 // Reopen returns the store as the next process finds it.
 //

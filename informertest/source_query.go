@@ -25,7 +25,7 @@ type query struct {
 	fields  selectables // by each label in the field selector
 }
 
-// pageToken is the content of a Continue token: go on after that key, as of that version.
+// pageToken is the content of a Continue token: continue after that key, as of that version.
 type pageToken struct {
 	Version uint64               `json:"version"`
 	Key     types.NamespacedName `json:"key"`

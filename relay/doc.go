@@ -10,7 +10,7 @@
 //
 //	API server
 //	    │ one watch for each resource
-//	informer          of package informer; with a Durable it goes on after a restart without a list
+//	informer          of package informer; with a Durable it continues after a restart without a list
 //	    │ exact states, and changes in the order of their versions
 //	watch cache       kube-apiserver's own: lists, watches, selectors, bookmarks, slow clients
 //	    │

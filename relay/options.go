@@ -65,7 +65,7 @@ type Options struct {
 	MaxRequestsInFlight int
 	// RefuseConsistentReads has reads with resourceVersion="" answered with 400. By default they are
 	// answered with the state of the relay. kubectl lists in this way and does not work then. Informers
-	// begin, and go on after a 410. But when the API server was restored from a backup, those that have
+	// begin, and continue after a 410. But when the API server was restored from a backup, those that have
 	// lost versions ask in this way alone, and keep their state until they are started again.
 	RefuseConsistentReads bool
 

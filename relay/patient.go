@@ -13,7 +13,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// patient is a source that tells client-go to try again while the API server is away. client-go goes on
+// patient is a source that tells client-go to try again while the API server is away. client-go continues
 // from its version after a refused connection and after 429. After all other failures of a watch, such as
 // the 503 of a load balancer that has no API server, it reads the whole state again. A relay that did so
 // would end the watches of all agents.

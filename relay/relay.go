@@ -125,7 +125,7 @@ func (r *Relay) refusing(s *served) func() error {
 	}
 }
 
-// settleTime is how long a relay that stops goes on with its watches, so that agents get all that it has.
+// settleTime is how long a relay that stops continues with its watches, so that agents get all that it has.
 const settleTime = time.Second
 
 func (r *Relay) generic(opts *Options) (*genericapiserver.Config, error) {

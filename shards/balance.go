@@ -62,7 +62,7 @@ func (s *Set) stepLocked(n *session, now time.Time) (next time.Duration, left bo
 
 // planLocked returns the sessions that may have buckets, and who has each bucket. This replica may have
 // one that it does not know to have, because the answer to its request was lost. All others wait until
-// it lets go of the bucket, so it takes the bucket in any case.
+// it releases the bucket, so it takes the bucket in any case.
 func (s *Set) planLocked(n *session, now time.Time) (sessions, holders []string) {
 	for id, seen := range s.view.sessions {
 		if id != n.id && seen.mayTake(&s.opts, now) {
@@ -124,7 +124,7 @@ func (s *Set) wantLocked(n *session, b int, now time.Time) {
 	holder := s.view.holder(b, now)
 	switch {
 	case holder != nil && holder.ID != n.id && holder.mayWork(&s.opts, now):
-		return // it lets go of the bucket, or its session ends
+		return // it releases the bucket, or its session ends
 	case holder != nil && holder.ID != n.id && holder.lease != nil:
 		s.endSessionLocked(holder, now)
 		return

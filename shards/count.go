@@ -13,7 +13,7 @@ import (
 
 // count adds the number of objects in each namespace. It reads them in pages, so that it never holds
 // many. The API server forgets the state of the first page after some minutes, in which it sends some
-// millions of objects. It then offers to go on with the present state.
+// millions of objects. It then offers to continue with the present state.
 func (s *source) count(ctx context.Context, weights map[string]int) error {
 	opts := metav1.ListOptions{Limit: 500}
 	for {
@@ -41,7 +41,7 @@ func (s *source) count(ctx context.Context, weights map[string]int) error {
 	}
 }
 
-// continued returns how a list whose next page has expired can go on, "" if it cannot.
+// continued returns how a list whose next page has expired can continue, "" if it cannot.
 func continued(err error) string {
 	var status apierrors.APIStatus
 	if !errors.As(err, &status) || !apierrors.IsResourceExpired(err) {

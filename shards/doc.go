@@ -27,7 +27,7 @@
 //     as many buckets move as necessary. A replica whose caches have been behind for three minutes has no
 //     bucket while there is one whose caches are not.
 //  3. A bucket moves only when no call for its keys is under way, however long that takes. Such a
-//     replica goes on renewing its session, and Health shows how long it has been waiting.
+//     replica keeps renewing its session, and Health shows how long it has been waiting.
 //  4. A replica that gets a bucket reconciles all of its keys, and does so from states that are not
 //     older than those that the replica before it had. If that one has died, the
 //     versions that it wrote last may be as old as Options.RenewEvery; then the caches must have been connected for Options.Margin.
@@ -45,7 +45,7 @@
 // the calls. Another replica ends it LeaseDuration after the last renewal that it has seen, by a change
 // of the Lease, so that a renewal that is on its way is refused. Then the buckets are free.
 //
-// A replica that lets go of a bucket writes into its Lease which versions it has seen, and the keys of
+// A replica that releases a bucket writes into its Lease which versions it has seen, and the keys of
 // deletes that are not handled. The session's Lease records which deletes are handled, so that the other
 // replicas, which get every delete as well, forget them.
 //
@@ -79,7 +79,7 @@ package shards
 //     session, if the replica may join, and programs.go compares its workers with those of others. renewal.go
 //     renews a session, and ends it.
 //   - balance.go is the step that compares the buckets with the plan. takeover.go takes a bucket, and catchup.go
-//     waits for the caches before its calls begin. release.go lets go of a bucket. repairs.go writes Leases again
+//     waits for the caches before its calls begin. release.go releases a bucket. repairs.go writes Leases again
 //     that were changed from outside, and deaths.go ends the sessions of replicas that have died.
 //   - claims.go records which deletes are handled, and deletes.go passes on deletes that a holder cannot know of.
 //   - division.go has the buckets of keys, and has the replicas agree on ranges of namespaces. source.go, part.go

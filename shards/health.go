@@ -68,7 +68,7 @@ type Health struct {
 	// informers drop those of other replicas. It is "ignored" if that holds for one of the sources,
 	// and "" if there is none or none has asked.
 	Selector string `json:"selector,omitempty"`
-	// Taken and Released are how many buckets this replica has got and has let go of.
+	// Taken and Released are how many buckets this replica has got and has released.
 	Taken    int `json:"taken"`
 	Released int `json:"released"`
 	// LostSessions is how many sessions ended because they could not be renewed in time.

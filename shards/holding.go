@@ -27,7 +27,7 @@ const (
 	taking    phase = iota // the request for its Lease is under way
 	catching               // the workers' caches may be older than those of the last holder
 	open                   // calls may be made
-	releasing              // no call begins; the bucket is let go when all have returned
+	releasing              // no call begins; the bucket is released when all have returned
 )
 
 // holding is a bucket that a session has. The lock of the session protects it.

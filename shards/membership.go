@@ -16,8 +16,8 @@ import (
 	"github.com/customcacheinformer/informer/shards/internal/leases"
 )
 
-// Run waits until all workers could begin, joins the set, and takes and lets go of buckets until ctx
-// ends or a worker stops, as the controllers of a group do before the set. Then it lets go of all
+// Run waits until all workers could begin, joins the set, and takes and releases buckets until ctx
+// ends or a worker stops, as the controllers of a group do before the set. Then it releases all
 // buckets, each when its calls have returned. While a call does not return, Run renews the session,
 // so that no other replica works on the same key. Run returns nil when ctx has ended and no bucket is
 // left, or when the session could not be renewed any more.
@@ -136,7 +136,7 @@ func (s *Set) await(ctx context.Context) error {
 	return nil
 }
 
-// hold takes and lets go of buckets until the session is over. When ctx ends, it lets go of all.
+// hold takes and releases buckets until the session is over. When ctx ends, it releases all.
 func (s *Set) hold(ctx context.Context, n *session) {
 	if !channel.Closed(s.synced) {
 		close(s.synced)

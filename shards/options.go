@@ -53,7 +53,7 @@ type Options struct {
 	Identity string
 
 	// Buckets is the number of buckets, a power of two up to 1024. A set with n replicas needs
-	// several times n, so that each gets about the same. It stands in the Leases: a replica with
+	// several times n, so that each gets about the same. It is in the Leases: a replica with
 	// another number is refused. To change it, stop all replicas and delete the Leases of the set.
 	// Defaults to 64.
 	Buckets int

@@ -17,7 +17,7 @@ func (s *Set) dropLocked(h *holding) {
 	}
 }
 
-// release waits until no call for a key of the bucket is under way, and lets go of the bucket.
+// release waits until no call for a key of the bucket is under way, and releases the bucket.
 func (s *Set) release(h *holding) {
 	late := time.AfterFunc(max(0, s.opts.DrainTimeout), func() { h.cancel(errDrained) })
 	defer late.Stop()

@@ -12,7 +12,7 @@ import (
 )
 
 // take writes the Lease of a bucket for this replica. lease is its last state, or nil if there is
-// none. died is the session that had the bucket and has not let go of it, or nil. The Lease then says
+// none. died is the session that had the bucket and has not released it, or nil. The Lease then says
 // so: this replica may die, too, before it has caught up.
 func (s *Set) take(h *holding, lease *coordinationv1.Lease, transitions int32, died *leases.Session) {
 	if lease == nil {

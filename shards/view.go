@@ -171,7 +171,7 @@ func (v *view) session(id string, now time.Time) *seenSession {
 	return s
 }
 
-// died returns the session that had a bucket and has not let go of it, or nil.
+// died returns the session that had a bucket and has not released it, or nil.
 func (v *view) died(bucket int) *leases.Session {
 	if s := v.sessions[v.buckets[bucket].holder()]; s != nil {
 		died := s.Session

@@ -7,7 +7,7 @@ const entryCost = 80
 
 // account keeps how many bytes sharing has saved at one place, less those of the entries that it
 // has made. A place at which it loses becomes cold: then only one value in 8 is looked at, and one in
-// 64 if it goes on losing. These are chosen by their hash, so that equal values are chosen together and
+// 64 if it keeps losing. These are chosen by their hash, so that equal values are chosen together and
 // the account stays true. The place becomes warm again when sharing would save memory.
 type account struct {
 	notes   atomic.Uint32

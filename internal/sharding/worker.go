@@ -11,7 +11,7 @@ import (
 type Buckets = sets.Set[int]
 
 // Versions has a version for each source, such as a resourceVersion for the number of an informer.
-// They stand in a Lease, so both should be short.
+// They are in a Lease, so both should be short.
 type Versions map[string]string
 
 // Range is the set of the deletes of a source whose versions come after After, up to and including To.
@@ -56,7 +56,7 @@ type Worker interface {
 	// not handled. Events may have queued some already.
 	Queue(ctx context.Context, buckets Buckets) error
 	// Seen returns the versions of everything that calls may have read. The set calls it before it
-	// lets go of a bucket, when all calls for its keys have returned.
+	// releases a bucket, when all calls for its keys have returned.
 	Seen() Versions
 	// Known returns the versions up to which the caches have every change. The worker was told of
 	// each later delete.

@@ -35,7 +35,7 @@ type phase uint8
 const (
 	phaseLive      phase = iota // sends changes
 	phaseStreaming              // sends the first state
-	phaseResuming               // goes on from an old version, which may yet be refused
+	phaseResuming               // continues from an old version, which may yet be refused
 )
 
 // forwarder passes the events of one watch on to the reflector and inspects each. A reflector
@@ -113,7 +113,7 @@ func (f *forwarder) run(ctx context.Context) {
 	for {
 		e, ok := f.receive(ctx)
 		if f.over != nil && (e.Type == watch.Error || f.phase != phaseStreaming) {
-			f.over() // before the reflector goes on
+			f.over() // before the reflector continues
 		}
 		if !ok || !f.pass(ctx, e) {
 			return
@@ -297,7 +297,7 @@ func (f *forwarder) inspectError(ctx context.Context, e *watch.Event) {
 }
 
 // refuse returns the error with which a stream of the first state must end, because of an event of
-// it, so that a list follows. It returns nil if the stream goes on. completes says that e is the
+// it, so that a list follows. It returns nil if the stream continues. completes says that e is the
 // bookmark at the end.
 func (f *forwarder) refuse(e *watch.Event, completes bool) *apierrors.StatusError {
 	odd := f.phase == phaseStreaming && e.Type == watch.Added && !f.reading.answers.kind.learn(e.Object)

@@ -67,7 +67,7 @@ type Sink interface {
 	// that of Replace.
 	Begin(doubtful bool)
 	End(version string)
-	// Resumed says that the watch goes on from the version given to Run. Nothing was received
+	// Resumed says that the watch continues from the version given to Run. Nothing was received
 	// before. It is called from the watch's goroutine.
 	Resumed(version string)
 }

@@ -88,7 +88,7 @@ func (r *requests) listForReflector(ctx context.Context, opts metav1.ListOptions
 	return list, withoutVersion(err, opts.ResourceVersion)
 }
 
-// resume answers a list with an empty one if the source can go on from an old version. It
+// resume answers a list with an empty one if the source can continue from an old version. It
 // returns nil if the reflector must list.
 func (r *requests) resume(ctx context.Context) (runtime.Object, error) {
 	version := r.resumption.from()

@@ -28,7 +28,7 @@ type resumption struct {
 	mu      sync.Mutex // protects the rest
 	version string     // where to begin; "" if there is no such version, or no longer
 
-	refusals int       // how often the source has refused to go on from the version
+	refusals int       // how often the source has refused to continue from the version
 	busy     time.Time // when the source was first busy; zero if never
 }
 
@@ -39,7 +39,7 @@ func (r *resumption) from() string {
 	return r.version
 }
 
-// refuse notes that the source refuses with err to go on from the version. It reports whether a list
+// refuse notes that the source refuses with err to continue from the version. It reports whether a list
 // must follow. A busy source gets a minute first, because a list costs more than a watch. A source that
 // cannot be reached gets any time. But if a probe was answered, a lost watch counts as busy.
 func (r *resumption) refuse(err error, probed bool) bool {

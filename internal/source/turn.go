@@ -9,7 +9,7 @@ import (
 )
 
 // bodyTime is for how long a list keeps its turn after the first byte of an answer whose body client-go reads:
-// nothing shows how that goes on. An API server ends a request after that time.
+// nothing shows how that continues. An API server ends a request after that time.
 const bodyTime = time.Minute
 
 // turn is the turn of a source for its list, or for a stream of the first state. The source takes it before

@@ -15,7 +15,7 @@ var (
 
 	// ErrDamaged indicates that the file is not as it was written, or that it has an object that
 	// this program cannot decode, because another version of the program has written it. If a
-	// single record cannot be read, other operations go on. If the file as a whole cannot be
+	// single record cannot be read, other operations continue. If the file as a whole cannot be
 	// trusted any more, all operations fail from then on. Either way, the next Open sets the
 	// file aside.
 	ErrDamaged = errors.New("the file is damaged")

@@ -164,7 +164,7 @@ func (h *chronicle) forgetSome() {
 	h.forget(h.now, some)
 }
 
-// crash crashes the store and goes on with the state left, which must be an earlier state.
+// crash crashes the store and continues with the state left, which must be an earlier state.
 func (h *chronicle) crash() {
 	h.Helper()
 	if h.durable.Crash == nil {

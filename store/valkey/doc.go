@@ -37,7 +37,7 @@
 // lower token than the server knows is not opened. The token of LeaseToken also rises after somebody
 // has deleted the Lease.
 //
-// The next writer goes on from the bookmark, like an informer over any Durable. It makes one list of
+// The next writer continues from the bookmark, like an informer over any Durable. It makes one list of
 // one object and one watch, and its watchers get the deletes that they have missed. The readers notice nothing.
 //
 // # What the server may lose
@@ -46,7 +46,7 @@
 // appendfsync always, the server loses nothing that it has confirmed. With appendfsync everysec, a server
 // that is killed or loses power may lose the last two seconds. A replica may be behind by more.
 // The next call of the writer notices a server with an older state than it has written, or without all
-// parts of the store: the call gets ErrLost, and Run ends. The next Open goes on with an older
+// parts of the store: the call gets ErrLost, and Run ends. The next Open continues with an older
 // state. If a part is missing, it begins an empty store and reports a *MissingError. Then deletes that no
 // watcher was told are never told.
 //
@@ -70,7 +70,7 @@
 // # Readers
 //
 // The server keeps a log of the changes between states of the API server, with the API server's
-// versions. A reader lists the objects, follows the log, and goes on from its version after a lost connection.
+// versions. A reader lists the objects, follows the log, and continues from its version after a lost connection.
 // If the log has been trimmed further than that (Options.Log), the reader's watch ends with 410, and it
 // lists again. After the writer has listed again, all readers do so, because the changes in between are
 // not known one by one.

@@ -17,7 +17,7 @@ var (
 
 	// ErrLost indicates that the server does not have what it has confirmed: somebody has emptied
 	// it, it has evicted keys, or another server has taken over that was behind. The call has had no
-	// effect, and no call of this Store will have one any more. The next Open goes on with what the
+	// effect, and no call of this Store will have one any more. The next Open continues with what the
 	// server has: it keeps an older state, and begins an empty one if a part is missing.
 	ErrLost = errors.New("the server has lost a part of the store")
 )

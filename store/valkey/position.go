@@ -56,7 +56,7 @@ func versionText(n uint64) string {
 
 // id is that of an entry of the log. An added or changed object has its own version and the number
 // 0. A delete's version is not known to a store, so a delete has the version that the store had before it
-// and the next number. The log is in order, and a reader that goes on from a version gets every delete
+// and the next number. The log is in order, and a reader that continues from a version gets every delete
 // after it, perhaps once more.
 type id struct{ version, n uint64 }
 

@@ -137,7 +137,7 @@ func unavailable(err error) error {
 // errNotReady means that the objects are not a state that the source had.
 var errNotReady = errors.New("the writer has not listed yet")
 
-// probe answers a list of one object. Informers send it to find out whether they can go on from a version.
+// probe answers a list of one object. Informers send it to find out whether they can continue from a version.
 func (s *Source) probe(ctx context.Context, version string) (runtime.Object, error) {
 	h, err := s.look(ctx, "", "0-0", 1, s.writer())
 	if n := parseVersion(version); err == nil && n != 0 {

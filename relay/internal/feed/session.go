@@ -107,7 +107,7 @@ func (f follower) OnVersion(ctx context.Context, v version.Exact) {
 }
 
 // confirmed reports whether the source still has the state of a version. The first state of an
-// informer with a Durable is that of the last process. It counts only if the source goes on from
+// informer with a Durable is that of the last process. It counts only if the source continues from
 // there, because the API server may have been restored from a backup.
 func (s *session) confirmed(ctx context.Context, version string) bool {
 	if !s.inherited {

@@ -37,7 +37,7 @@ type Resource struct {
 	//   - Watch with SendInitialEvents. It may block until there is a state, or until ctx ends. It
 	//     sends the objects of one version as added, a bookmark of that version with the annotation
 	//     for the end of initial events, and each later change once, in the order of versions. If it
-	//     cannot go on like that, it sends an error of 410; the server then ends the watches of its
+	//     cannot continue like that, it sends an error of 410; the server then ends the watches of its
 	//     clients, and calls Watch again. The next state may be older than what was sent before.
 	//   - GetList, only if Watch has failed. It may fail, too; Watch is then called again.
 	//   - GetCurrentResourceVersion, the version that a read without a resourceVersion waits for, up

@@ -123,7 +123,7 @@ func (c *Config) validate() error {
 }
 
 // Add serves more resources, and begins to watch their storages. The resources that are served already
-// go on. It may be called while the server runs. It returns an error, and adds none, if a resource
+// continue. It may be called while the server runs. It returns an error, and adds none, if a resource
 // cannot be served, or is served already, or the server is closed.
 func (s *Server) Add(more ...Resource) error {
 	s.mu.Lock()

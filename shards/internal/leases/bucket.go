@@ -11,7 +11,7 @@ import (
 	"github.com/customcacheinformer/informer/internal/sharding"
 )
 
-// Past is what is known of the holder of a bucket before this one. It stands in the Lease of the
+// Past is what is known of the holder of a bucket before this one. It is in the Lease of the
 // bucket.
 type Past struct {
 	Seen Versions // if the holder has died, it may have seen more

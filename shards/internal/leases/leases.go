@@ -1,4 +1,4 @@
-// Package leases reads and writes what stands in the Leases of a set. It makes no requests and holds no state.
+// Package leases reads and writes what is in the Leases of a set. It makes no requests and holds no state.
 // A part of a Lease that cannot be read counts as missing, because it may have been changed by hand.
 package leases
 
