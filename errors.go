@@ -80,7 +80,7 @@ func (e *SyncError) Unwrap() []error {
 	return []error{e.Err, e.Reason}
 }
 
-// values returns what the log says about a wait that would return e now: who waits, as key and
+// values returns the log line of a wait that would return e now: who waits, as key and
 // value, what is late, and the reason. It returns nil if nothing is late.
 func (e *SyncError) values(key string, who any) []any {
 	if len(e.Late) == 0 {

@@ -136,7 +136,7 @@ func (g *Group) WaitForSync(ctx context.Context) error {
 	return err
 }
 
-// missing returns what the log says about a WaitForSync that waits now, or nil if all have synced.
+// missing returns the log line of a WaitForSync that waits now, or nil if all have synced.
 func (g *Group) missing(ctx context.Context) []any {
 	ended, cancel := context.WithCancel(ctx)
 	cancel()

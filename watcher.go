@@ -240,7 +240,7 @@ func (r *Registration) Stats() WatcherStats { return r.listener.stats() }
 // CatchUp returns nil if everything is handled already, even if ctx has ended. It returns an error
 // that wraps ctx's if ctx ends first, and one that wraps [ErrStopped] if the registration was
 // removed, or the informer has stopped, before everything was handled. While the watcher handles
-// its waiting events after the stop, see Options.DrainTimeout, CatchUp goes on waiting.
+// its waiting events after the stop, see Options.DrainTimeout, CatchUp keeps waiting.
 //
 // CatchUp may be called before Run: it then waits until the informer runs and the initial state is
 // handled. It must not be called in the watcher's own callback. There it returns an error if it is

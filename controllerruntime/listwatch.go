@@ -30,7 +30,7 @@ import (
 // size of lists, see Options.PageSize, and the version at which a watch starts.
 //
 // c must send its requests to the API server, as a client made by client.NewWithWatch does. A
-// client that reads from a cache does not tell which version it has read, so the informer
+// client that reads from a cache does not show which version it has read, so the informer
 // would miss changes.
 //
 // ListWatch does not block. If c is nil, informer.NewFrom returns an error.

@@ -30,7 +30,7 @@ import (
 //
 // A watcher that writes should only run on the leader, too. Either let the watcher put work into
 // the queue of a controller, or add the watcher when the manager's Elected channel is closed.
-// The watcher is then told the state of that time first.
+// The watcher then gets the state of that time first.
 //
 // The manager does not wait until the informer has synced. An informer that cannot sync,
 // because its CRD is missing for example, therefore does not hold up the others. See Synced

@@ -1,5 +1,5 @@
 // Package debug serves a live page about the informers, the controllers, the sets of package shards and other
-// members of a program's group, and the same as JSON. It answers the questions of somebody who runs the program: has the informer
+// members of a program's group, and the same as JSON. It answers the questions of the operator of the program: has the informer
 // synced, what fails, which watcher is late and for which object is it called, which key does a
 // controller not get done, which buckets does this replica have.
 //

@@ -64,7 +64,7 @@ func (s *state[K]) cancelled(key K) {
 	s.deletes.putBack(key, s.endLocked(key).deletes)
 }
 
-// success notes that the call for key has returned nil. again says that
+// success notes that the call for key has returned nil. again is true if
 // reconcile asked for another call: then the deletes that the key stands for are not done.
 func (s *state[K]) success(key K, again bool) {
 	s.mu.Lock()
@@ -140,7 +140,7 @@ func (s *state[K]) leave(key K) {
 	}
 }
 
-// deleted notes a delete that led to keys, and when it happened. The zero span says that this is not known.
+// deleted notes a delete that led to keys, and when it happened. The zero span means that this is not known.
 func (s *state[K]) deleted(d deletion, at span, keys []K) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

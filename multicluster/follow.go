@@ -50,7 +50,7 @@ type engagement struct {
 	stop func() bool // see context.AfterFunc
 }
 
-// Follow returns a Follower that engages clusters in set. leave says how their objects leave, see [informer.Clusters.Disengage].
+// Follow returns a Follower that engages clusters in set. leave is how their objects leave, see [informer.Clusters.Disengage].
 // It does not block. It returns an error if set or source is nil, or if leave is none of the constants.
 func Follow[T informer.Object](set *informer.Clusters[T], source Source, leave informer.Leave) (*Follower[T], error) {
 	if set == nil || source == nil || leave != informer.LeaveDeleted && leave != informer.LeaveSilently {

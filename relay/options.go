@@ -39,9 +39,9 @@ type Options struct {
 	// AllowSecrets must be true if Secrets are among the resources.
 	AllowSecrets bool
 
-	// Serving says where the relay listens, and with which certificate. It is required.
+	// Serving is where the relay listens, and with which certificate. It is required.
 	Serving *genericserver.SecureServingOptionsWithLoopback
-	// Authentication says who a client is: by client certificates, and by TokenReviews at the API
+	// Authentication decides who a client is: by client certificates, and by TokenReviews at the API
 	// server. Without it, all clients are system:anonymous. A review that fails is tried again for
 	// TokenRequestTimeout, 10 s by default, and then the client gets 401. With it, the generic server ends
 	// an HTTP/2 connection of system:anonymous a second after an answer, so that slow readers get no list.
@@ -83,7 +83,7 @@ type Resource struct {
 	Singular string
 	// ShortNames are other names in kubectl, such as "po".
 	ShortNames []string
-	// Namespaced says that the objects are in namespaces.
+	// Namespaced is true if the objects are in namespaces.
 	Namespaced bool
 
 	// Fields are the field selectors that are served besides metadata.name and metadata.namespace.

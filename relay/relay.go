@@ -253,7 +253,7 @@ func (r *Relay) Ready() error {
 		reasons = append(reasons, notFound(name, reason))
 		begin = begin || reason == nil
 	}
-	// A resource that is found later takes the others from nobody while it begins.
+	// A resource that is found later does not interrupt the others while it begins.
 	if ready && (!begin || r.begun.Load()) {
 		r.begun.Store(true)
 		return nil

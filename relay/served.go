@@ -55,7 +55,7 @@ func unavailable(name string, reason error) error {
 	return apierrors.NewServiceUnavailable(fmt.Sprintf("the relay cannot serve %s: %v", name, reason))
 }
 
-// problem returns why agents get no answer, or an old one, and nil otherwise. begins says that the first
+// problem returns why agents get no answer, or an old one, and nil otherwise. begins is true if the first
 // state may still be on its way.
 func (s *served) problem(maxStaleness time.Duration, state error) (reason error, begins bool) {
 	h := s.inf.Health()

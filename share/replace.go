@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// share shares the parts of a value that nobody else has.
+// share shares the parts of a value that only the caller has.
 func (w *work) share(p *place, a address) {
 	w.hash(p, a)
 	if w.next = 0; !w.refused {

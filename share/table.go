@@ -99,7 +99,7 @@ func (t *Table) walk(old, obj any) (copied int) {
 	return copied
 }
 
-// Stats says what a table has done. All figures but Parts and TableBytes count from the beginning.
+// Stats is what a table has done. All figures but Parts and TableBytes count from the beginning.
 type Stats struct {
 	Objects    int64 // the objects that have been shared
 	Refused    int64 // those among them that were too deep or too large

@@ -9,7 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 )
 
-// kind says how the values at a place are walked.
+// kind is how the values at a place are walked.
 type kind uint8
 
 const (

@@ -21,14 +21,14 @@ type stripe struct {
 	_     [64]byte
 }
 
-// slot is an entry. The identity says what the memory behind the pointer is.
+// slot is an entry. The identity is what the memory behind the pointer is.
 type slot struct {
 	hash uint64
 	part weak.Pointer[byte]
 	identity
 }
 
-// identity says what the memory of a part is: some values of a type, one after the other, the bytes
+// identity is what the memory of a part is: some values of a type, one after the other, the bytes
 // of a string, or a map. The zero identity is none.
 type identity struct {
 	typ   uint32 // see typeNumber

@@ -7,7 +7,7 @@ import (
 
 type common struct {
 	seed  maphash.Seed
-	salt  uint64 // goes into each hash, so that nobody can choose values with the same
+	salt  uint64 // goes into each hash, so that no client can choose values with the same
 	known weakTable
 	places
 	works sync.Pool // of *work

@@ -1,5 +1,5 @@
 // Command operator manages Websites, a custom resource (crd.yaml). It gives each Website an
-// Ingress, and a status that says where the Website can be reached. It is an example of an
+// Ingress, and a status with the address of the Website. It is an example of an
 // operator on this library, which you can adapt to your own resource.
 //
 //	kubectl apply -f examples/operator/crd.yaml

@@ -48,7 +48,7 @@ func run(ctx context.Context, group *informer.Group, sites website.Interface, ku
 	o := &operator{websites, ingresses, sites, kube}
 	// An event of a Website, or of an Ingress that belongs to one, leads to the key of the
 	// Website. Only the operator writes the status, so a Website matters only if its generation
-	// is new. The key also says which replica reconciles the Website and writes its Ingress.
+	// is new. The key also decides which replica reconciles the Website and writes its Ingress.
 	controller, err := enqueue.NewController(o.reconcile, enqueue.Options{Name: "website", Workers: workers, Shards: set},
 		enqueue.For(websites, enqueue.Generation),
 		enqueue.Owns(ingresses, enqueue.Owners{Kind: website.Kind.GroupKind()}),

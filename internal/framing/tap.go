@@ -18,7 +18,7 @@ type Tap struct {
 	// Item gets each item of a list, in order, inside Read. Its error ends the body.
 	Item func(runtime.Object) error
 	// Events gets the events of a watch that have an object, in order, and Marks. A send inside
-	// Read waits until somebody receives, the body is closed, or the context of the request ends.
+	// Read waits until the objects are received, the body is closed, or the context of the request ends.
 	Events chan<- watch.Event
 
 	taken  atomic.Bool

@@ -25,7 +25,7 @@ import (
 type Index[T object.Object] struct {
 	scan   Scan
 	native Native // the indexes of the store, or nil
-	// failed says that a function may have failed for the object that was written last.
+	// failed is true if a function may have failed for the object that was written last.
 	failed atomic.Bool
 
 	mu       sync.Mutex // held to change the rest
@@ -135,7 +135,7 @@ func (x *Index[T]) drop(o *overlay) {
 	x.funcs.Store(&funcs)
 }
 
-// Begin says that the informer takes the store over. The caller then reads the store, calls
+// Begin gives the store to the informer. The caller then reads the store, calls
 // Wrote for each object in it, and after that calls filled. Begin must be called only once.
 func (x *Index[T]) Begin() (filled func()) {
 	x.mu.Lock()
@@ -149,7 +149,7 @@ func (x *Index[T]) Begin() (filled func()) {
 	}
 }
 
-// Wrote follows a write of the store: exists says whether the store has obj under key now.
+// Wrote follows a write of the store: exists is whether the store has obj under key now.
 // Writes of one key must be followed in their order. It does nothing if the store has indexes
 // of its own.
 func (x *Index[T]) Wrote(key string, obj T, exists bool) {

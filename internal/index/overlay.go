@@ -59,7 +59,7 @@ func (o *overlay) fill(key string, vals values) {
 	}
 }
 
-// complete says that the whole listing is in the overlay.
+// complete is true if the whole listing is in the overlay.
 func (o *overlay) complete() {
 	o.mu.Lock()
 	defer o.mu.Unlock()

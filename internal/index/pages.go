@@ -27,7 +27,7 @@ const (
 type Pages struct {
 	scan   Scan
 	writes func() (done, begun int64)
-	turn   chan struct{} // holds a token while nobody reads or rests
+	turn   chan struct{} // holds a token while no reader reads or rests
 
 	mu      sync.Mutex       // protects the rest
 	waiting map[string]*page // by the key before the page; these reads have not begun
@@ -44,7 +44,7 @@ type page struct {
 	page object.Entries
 	last string
 	err  error
-	// stopped says that the ctx of the reader that read has ended, which says nothing to the
+	// stopped is true if the ctx of the reader that read has ended, which means nothing for the
 	// readers that share the page.
 	stopped bool
 }
@@ -113,7 +113,7 @@ func (p *Pages) join(after string) *page {
 	return pg
 }
 
-// leave notes that a reader no longer waits for a page. If nobody waits for it, nobody will read
+// leave notes that a reader no longer waits for a page. If none waits for it, none will read
 // it.
 func (p *Pages) leave(after string, pg *page) {
 	p.mu.Lock()
@@ -164,7 +164,7 @@ func (p *Pages) read(ctx context.Context, after string, pg *page) bool {
 	return true
 }
 
-// begin reports whether the caller must read the page: nobody else does, and ctx has not ended.
+// begin reports whether the caller must read the page: no other reader does, and ctx has not ended.
 // No reader joins the page from now on.
 func (p *Pages) begin(ctx context.Context, after string, pg *page) bool {
 	p.mu.Lock()

@@ -47,7 +47,7 @@ func (s Scan) Get(ctx context.Context, key string) (stored any, exists bool, err
 }
 
 // Page returns the objects with the next keys after a key, and the last of these keys. With
-// after "" it begins at the first object. A last of "" says that there are no more objects
+// after "" it begins at the first object. A last of "" means that there are no more objects
 // after this page. A store that returns keys out of order is an error, as it could be read forever.
 func (s Scan) Page(ctx context.Context, after string) (page object.Entries, last string, err error) {
 	if s.keyed == nil {

@@ -1,7 +1,7 @@
 // Package memory is a store in memory whose readers never delay its writer.
 //
 // The objects are in hash tries. A write copies the nodes that it changes, up to the root, and then publishes the new
-// root. So a reader, which takes no lock, has a trie that nobody changes. There is one exception, because most
+// root. So a reader, which takes no lock, has a trie that nothing changes. There is one exception, because most
 // writes are updates: an object is put into the place of another one if the keys and index values stay as they are, and if no
 // [Snapshot] can have the node. A snapshot that its owner drops leaves nothing behind.
 //

@@ -41,7 +41,7 @@ type Ref struct{ Source, Key string }
 
 // New returns an empty store with these indexes, or an error if one of the functions is nil.
 func New(indexers cache.Indexers) (*Store, error) {
-	seed := maphash.MakeSeed() // another one in each process, so that nobody can choose keys with the same hash
+	seed := maphash.MakeSeed() // another one in each process, so that no client can choose keys with the same hash
 	return newStore(indexers, func(s string) uint64 { return maphash.String(seed, s) })
 }
 

@@ -21,7 +21,7 @@ func (b bits) compare(other bits) int {
 	return cmp.Or(cmp.Compare(b[0], other[0]), cmp.Compare(b[1], other[1]))
 }
 
-// seeds are others in each process, so that nobody can choose keys with the same bits.
+// seeds are others in each process, so that no client can choose keys with the same bits.
 var seeds = [2]maphash.Seed{maphash.MakeSeed(), maphash.MakeSeed()}
 
 func bitsOf(key string) bits {

@@ -7,7 +7,7 @@ import (
 	"sync/atomic"
 )
 
-// Queue is the workqueue of a controller. Nil stands for a queue of somebody else.
+// Queue is the workqueue of a controller. Nil stands for any other queue.
 type Queue struct {
 	name string
 	over atomic.Bool

@@ -47,7 +47,7 @@ type Worker interface {
 	// that has it.
 	Missing(ctx context.Context, seen Versions) Versions
 	// Fresh blocks until the sources of the worker's caches have been connected without a break for
-	// at least d. The set calls it when the last holder has died, because nobody knows what it had
+	// at least d. The set calls it when the last holder has died, because it is not known what it had
 	// seen last.
 	Fresh(ctx context.Context, d time.Duration) error
 	// Connected reports whether the sources of the worker's caches are connected now.
@@ -58,7 +58,7 @@ type Worker interface {
 	// Seen returns the versions of everything that calls may have read. The set calls it before it
 	// releases a bucket, when all calls for its keys have returned.
 	Seen() Versions
-	// Known returns the versions up to which the caches have every change. The worker was told of
+	// Known returns the versions up to which the caches have every change. The worker got
 	// each later delete.
 	Known() Versions
 	// Handled returns which deletes with keys in buckets are handled, by source.
@@ -67,10 +67,10 @@ type Worker interface {
 	Deletes(bucket int) []string
 	// Handle queues the keys of deletes that another replica has not handled.
 	Handle(keys []string)
-	// Forget says that another replica, which has the buckets, has handled these deletes. It
+	// Forget notes that another replica, which has the buckets, has handled these deletes. It
 	// returns the keys in the buckets of deletes that are not handled and that this replica
 	// does not know of, because it began too late: the set tells it.
 	Forget(buckets Buckets, handled map[string]Range) (unknown []string)
-	// ForgetKeys says that another replica takes care of all deletes of these keys.
+	// ForgetKeys notes that another replica takes care of all deletes of these keys.
 	ForgetKeys(keys []string)
 }

@@ -138,7 +138,7 @@ func ofMap(t reflect.Type, n int) int {
 	return Allocated(header, true) + Allocated(groups*(group+group*slot), true) + outside
 }
 
-// Allocated returns the memory that the runtime takes for n bytes. refers says that they contain pointers.
+// Allocated returns the memory that the runtime takes for n bytes. refers is true if they contain pointers.
 func Allocated(n int, refers bool) int {
 	const header, scanned, tiny, page = 8, 512, 16, 8192
 	if refers && n > scanned {

@@ -40,7 +40,7 @@ func (a *answers) notice(obj any) {
 	}
 }
 
-// checkVersion returns an error if a list, or a page of it, cannot have that version. proven says that
+// checkVersion returns an error if a list, or a page of it, cannot have that version. proven is true if
 // its objects or its kind show that it is a list of the resource.
 func (a *answers) checkVersion(version string, first, proven bool) error {
 	switch {

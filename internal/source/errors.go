@@ -76,7 +76,7 @@ func withoutVersion(err error, version string) error {
 	return apierrors.NewResourceExpired(fmt.Sprintf("a list from resourceVersion %q: %v", version, err))
 }
 
-// unanswered reports whether err says that no answer came.
+// unanswered reports whether err means that no answer came.
 func unanswered(err error) bool {
 	var lost net.Error
 	return errors.As(err, &lost) || utilnet.IsProbableEOF(err)

@@ -29,7 +29,7 @@ const (
 	maxSeconds = 1 << 32
 )
 
-// phase says what a watch is doing.
+// phase is what a watch is doing.
 type phase uint8
 
 const (
@@ -297,7 +297,7 @@ func (f *forwarder) inspectError(ctx context.Context, e *watch.Event) {
 }
 
 // refuse returns the error with which a stream of the first state must end, because of an event of
-// it, so that a list follows. It returns nil if the stream continues. completes says that e is the
+// it, so that a list follows. It returns nil if the stream continues. completes is true if e is the
 // bookmark at the end.
 func (f *forwarder) refuse(e *watch.Event, completes bool) *apierrors.StatusError {
 	odd := f.phase == phaseStreaming && e.Type == watch.Added && !f.reading.answers.kind.learn(e.Object)

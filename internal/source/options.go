@@ -56,9 +56,9 @@ type Sink interface {
 	// of versions.
 	Upsert(obj any, version string)
 	Delete(obj any, version string)
-	// Bookmark says that there are no changes up to version except those received.
+	// Bookmark notes that there are no changes up to version except those received.
 	Bookmark(version string)
-	// Replace receives a complete list. doubtful says that versions may mean something else than they did: the server has
+	// Replace receives a complete list. doubtful is true if versions may mean something else than they did: the server has
 	// lost changes that it has shown before, or the objects come in another form.
 	Replace(list []any, version string, doubtful bool)
 	// Begin announces a list that comes in parts. Each later call of Upsert and Delete, with
@@ -67,7 +67,7 @@ type Sink interface {
 	// that of Replace.
 	Begin(doubtful bool)
 	End(version string)
-	// Resumed says that the watch continues from the version given to Run. Nothing was received
+	// Resumed notes that the watch continues from the version given to Run. Nothing was received
 	// before. It is called from the watch's goroutine.
 	Resumed(version string)
 }

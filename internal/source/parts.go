@@ -11,7 +11,7 @@ import (
 const patientLists = 2
 
 // parts gives a list to the sink while it still comes in: the pages of a list, or the events of a
-// stream of the first state. So nobody has to hold a whole list. The reflector gets the pages
+// stream of the first state. So nothing has to hold a whole list. The reflector gets the pages
 // without their objects, and of a stream only the bookmark.
 //
 // Pages come from a goroutine of client-go's pager, events from a forwarder's, and the end of the list

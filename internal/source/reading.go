@@ -25,7 +25,7 @@ type reading struct {
 	parts      parts
 	pauses     *pauses
 	short      atomic.Int32 // watches in a row that ended at once
-	// streamless says that a stream of the first state did not end; from then on, the source
+	// streamless is true if a stream of the first state did not end; from then on, the source
 	// lists.
 	streamless atomic.Bool
 	// moved is set until a list is complete, because the same versions may stand for other contents than before.

@@ -34,7 +34,7 @@ func newRequests(r *reading, lister cache.ListerWatcher) *requests {
 	}
 }
 
-// IsWatchListSemanticsUnSupported tells the reflector to list rather than to stream.
+// IsWatchListSemanticsUnSupported has the reflector list rather than stream.
 func (r *requests) IsWatchListSemanticsUnSupported() bool { return r.listOnly }
 
 // List and Watch exist because a reflector is made of the older interface. They are not

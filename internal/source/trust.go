@@ -2,7 +2,7 @@ package source
 
 import "sync/atomic"
 
-// trust says whether the server still has the changes that it has shown.
+// trust is whether the server still has the changes that it has shown.
 //
 //	trusted ──► suspect    a request has failed
 //	suspect ──► trusted    a probe has found nothing wrong

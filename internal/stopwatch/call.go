@@ -45,7 +45,7 @@ func (c *Call) Lasts() time.Duration {
 	return max(0, c.clock.Now()-time.Duration(since))
 }
 
-// Current returns the operation that is under way. An empty op says that there is none.
+// Current returns the operation that is under way. An empty op means that there is none.
 func (c *Call) Current() (op, key string) {
 	if c.since.Load() == 0 {
 		return "", ""
@@ -56,7 +56,7 @@ func (c *Call) Current() (op, key string) {
 }
 
 // Hung returns the operation that has been under way for at least HungCall, and for how
-// long. An empty op says that there is none.
+// long. An empty op means that there is none.
 func (c *Call) Hung() (op, key string, lasts time.Duration) {
 	if lasts = c.Lasts(); lasts < HungCall {
 		return "", "", 0

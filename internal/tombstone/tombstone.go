@@ -1,6 +1,6 @@
 // Package tombstone decides when the tombstones of a durable store can be removed. A tombstone
 // is a deleted object that the store keeps until every watcher has handled the delete, so that
-// the delete survives a crash. A watcher that is a [Keeper] says itself when it has. The store
+// the delete survives a crash. A watcher that is a [Keeper] reports itself when it has. The store
 // keeps the objects; this package keeps only their log positions, in memory.
 package tombstone
 
@@ -17,7 +17,7 @@ import (
 )
 
 // interval is how often Follow looks for tombstones that are due. If the process
-// crashes in between, some deletes are told a second time.
+// crashes in between, some deletes come a second time.
 const interval = time.Second
 
 // Store is the part of a durable store that a Set needs.

@@ -37,7 +37,7 @@ func (l *Limit) Acquire(ctx context.Context) (*Turn, error) {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.taken < l.n { // then nobody waits
+	if l.taken < l.n { // then no list waits
 		l.taken++
 		return l.beginLocked(), nil
 	}

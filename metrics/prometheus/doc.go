@@ -20,7 +20,7 @@
 //
 // Health provides the gauges, such as informer_synced,
 // informer_last_progress_timestamp_seconds and informer_watcher_oldest_waiting_seconds, and
-// the counts of the events that watchers were told. They are read when Prometheus scrapes, and
+// the counts of the events that watchers got. They are read when Prometheus scrapes, and
 // cost nothing in between, and so are the calls of reconcile. The Observer counts events, attempts on the
 // store, lists and watches. It also measures how long these and the calls of watchers take.
 //

@@ -16,7 +16,7 @@ const spare = 100
 
 // series holds the metrics that the Observer updates, by their labels. An event costs one
 // look-up here and the counting. The vectors only make series and are not asked for them
-// again: while somebody collects a vector, a goroutine that needs a new series of it waits for
+// again: while a vector is collected, a goroutine that needs a new series of it waits for
 // the reader.
 type series struct {
 	health  func() map[string]informer.MemberHealth
@@ -90,7 +90,7 @@ func (s *series) apply(info informer.ApplyInfo) {
 			count.Inc()
 		}
 	}
-	// If a list shows that an object is gone, nobody knows when it was deleted.
+	// If a list shows that an object is gone, it is not known when it was deleted.
 	if info.Lag > 0 || info.Type != informer.EventDeleted || info.Origin == informer.OriginWatch {
 		i.lag.Observe(info.Lag.Seconds())
 	}

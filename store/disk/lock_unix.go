@@ -24,7 +24,7 @@ func lockFile(path string) (*os.File, error) {
 	return f, nil
 }
 
-// lockToRead returns ErrInUse if bbolt has f open, by another name or because somebody has
+// lockToRead returns ErrInUse if bbolt has f open, by another name or because another process has
 // removed the lock file: a file that is being written looks damaged.
 func lockToRead(f *os.File) error { return flock(f, syscall.LOCK_SH) }
 

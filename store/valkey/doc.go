@@ -48,7 +48,7 @@
 // The next call of the writer notices a server with an older state than it has written, or without all
 // parts of the store: the call gets ErrLost, and Run ends. The next Open continues with an older
 // state. If a part is missing, it begins an empty store and reports a *MissingError. Then deletes that no
-// watcher was told are never told.
+// watcher got never come.
 //
 // A reader gets no delete that did not happen, and misses none. While the server is empty, lacks a part or
 // is behind the reader, lists get 503, new watches 429, and open watches nothing, and the reader keeps what it has.
@@ -56,7 +56,7 @@
 // keeps its own state in a Durable, and starts after the server has gone back, cannot know that. Neither can
 // a reader of a new store, if the server then comes back with the whole store before that one.
 //
-// All of this is about one primary. If a primary that is cut off from its replicas goes on confirming
+// All of this is about one primary. If a primary that is cut off from its replicas keeps confirming
 // writes, there are two. Set min-replicas-to-write, so that it refuses them.
 //
 // While the writer's informer has no exact state, the store has no version, and readers wait: during a list, and

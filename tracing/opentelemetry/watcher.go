@@ -20,7 +20,7 @@ import (
 // ctx of Run carries a span, that span is linked to and is not the parent: otherwise one trace
 // would last as long as the program.
 //
-// name says in the spans which watcher was called, like the name in WatcherOptions.Name. If
+// name shows in the spans which watcher was called, like the name in WatcherOptions.Name. If
 // name is empty, the spans have no such attribute. Set WatcherOptions.Name too: by default the
 // informer would name the watcher after the type that Watcher returns, and not after the type
 // of w. OnSynced and other options are called as without Watcher, outside of any span.

@@ -79,7 +79,7 @@ func (f *Feed) Interrupt() {
 	f.first = nil
 }
 
-// begin starts a session. inherited says that the informer does not run yet.
+// begin starts a session. inherited is true if the informer does not run yet.
 func (f *Feed) begin(inherited bool) (*session, error) {
 	s := newSession(f, inherited)
 	reg, err := f.inf.AddWatcher(follower{s.take, s}, informer.WatcherOptions{Name: "relay", MaxBacklog: -1})

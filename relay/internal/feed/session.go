@@ -12,7 +12,7 @@ import (
 	"github.com/customcacheinformer/informer/internal/version"
 )
 
-// session is one watch of the watch cache. It collects the objects that the informer tells its
+// session is one watch of the watch cache. It collects the objects that the informer delivers to its
 // watcher until they are an exact state. Then it sends them, and every change after them.
 type session struct {
 	feed   *Feed
@@ -82,7 +82,7 @@ type follower struct {
 	session *session
 }
 
-// OnVersion notes that everything up to a version is told, or that the state is not exact if it is "".
+// OnVersion notes that everything up to a version is delivered, or that the state is not exact if it is "".
 func (f follower) OnVersion(ctx context.Context, v version.Exact) {
 	s, text := f.session, string(v)
 	if s.over {

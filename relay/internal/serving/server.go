@@ -25,7 +25,7 @@ import (
 	utilfeature "k8s.io/apiserver/pkg/util/feature"
 )
 
-// Config says what a [Server] serves, and to whom.
+// Config is what a [Server] serves, and to whom.
 type Config struct {
 	// Generic is of NewGenericConfig. The caller sets SecureServing, LoopbackClientConfig,
 	// Authentication and Authorization, with the options of k8s.io/apiserver. Without an
