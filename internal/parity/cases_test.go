@@ -100,7 +100,7 @@ type sharedCases map[string]func(t *testing.T, s shared)
 // inBubbles runs each case with each implementation, each time in a bubble of its own.
 func (cases sharedCases) inBubbles(t *testing.T) {
 	t.Helper()
-	cases.run(t, func(t *testing.T, test func(*testing.T)) { synctest.Test(t, test) })
+	cases.run(t, synctest.Test)
 }
 
 // inRealTime runs each case with each implementation outside of a bubble.
@@ -111,12 +111,11 @@ func (cases sharedCases) inRealTime(t *testing.T) {
 
 func (cases sharedCases) run(t *testing.T, how func(*testing.T, func(*testing.T))) {
 	t.Helper()
-	for _, sentence := range slices.Sorted(maps.Keys(cases)) {
+	for sentence, test := range cases {
 		t.Run(sentence, func(t *testing.T) {
-			for _, name := range slices.Sorted(maps.Keys(sharedInformers)) {
-				s := shared{name, sharedInformers[name]}
+			for name, construct := range sharedInformers {
 				t.Run(name, func(t *testing.T) {
-					how(t, func(t *testing.T) { cases[sentence](t, s) })
+					how(t, func(t *testing.T) { test(t, shared{name, construct}) })
 				})
 			}
 		})
@@ -149,17 +148,21 @@ func goShared(t *testing.T, inf cache.SharedIndexInformer) (stop func()) {
 	return stop
 }
 
-// settled runs an informer of two objects with one handler, and drops the handler's first
-// events.
-func settled(t *testing.T, s shared) (*source, cache.SharedIndexInformer, *heard) {
+// follow runs an informer of src with one handler, which was added before the start.
+func follow(t *testing.T, s shared, src cache.ListerWatcher) (cache.SharedIndexInformer, *heard) {
 	t.Helper()
-	src := two()
 	inf := s.new(src, 0)
-	h := &heard{}
-	handle(t, inf, h)
+	h := listen(t, inf)
 	runShared(t, inf)
+	return inf, h
+}
+
+// settled is like follow, and drops the handler's first events.
+func settled(t *testing.T, s shared, src cache.ListerWatcher) (cache.SharedIndexInformer, *heard) {
+	t.Helper()
+	inf, h := follow(t, s, src)
 	h.take()
-	return src, inf, h
+	return inf, h
 }
 
 type sharedRegistration = cache.ResourceEventHandlerRegistration
@@ -167,26 +170,40 @@ type sharedRegistration = cache.ResourceEventHandlerRegistration
 // handle adds h with the informer's resync period.
 func handle(t *testing.T, inf cache.SharedInformer, h cache.ResourceEventHandler) sharedRegistration {
 	t.Helper()
-	return handleEvery(t, inf, h, -1)
-}
-
-// handleEvery adds h with the given resync period, or with the informer's if resync is
-// negative.
-func handleEvery(t *testing.T, inf cache.SharedInformer, h cache.ResourceEventHandler, resync time.Duration) sharedRegistration {
-	t.Helper()
-	var opts cache.HandlerOptions
-	if resync >= 0 {
-		opts.ResyncPeriod = &resync
-	}
-	reg, err := inf.AddEventHandlerWithOptions(h, opts)
+	reg, err := inf.AddEventHandler(h)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return reg
 }
 
+// listen adds a new handler with the informer's resync period.
+func listen(t *testing.T, inf cache.SharedInformer) *heard {
+	t.Helper()
+	return listenEvery(t, inf, byDefault)
+}
+
+const byDefault = -1 // the informer's own resync period
+
+// listenEvery adds a new handler with the given resync period.
+func listenEvery(t *testing.T, inf cache.SharedInformer, resync time.Duration) *heard {
+	t.Helper()
+	var opts cache.HandlerOptions
+	if resync != byDefault {
+		opts.ResyncPeriod = &resync
+	}
+	var h heard
+	var err error
+	if h.reg, err = inf.AddEventHandlerWithOptions(&h, opts); err != nil {
+		t.Fatal(err)
+	}
+	return &h
+}
+
 // heard is a handler that records its calls. Its zero value is ready.
 type heard struct {
+	reg sharedRegistration // if it was added by listen
+
 	// hook, if not nil, is called for every event, with no lock held. It must be set before
 	// the handler is added.
 	hook func(event string)
@@ -327,7 +344,7 @@ func (g *gate) wait(string) {
 }
 
 // missing makes the readers of src miss the changes of change. They notice them by a list.
-func missing(src *source, change func()) {
+func missing[T informer.Object](src *informertest.Source[T], change func()) {
 	src.SetFaults(informertest.Faults{Mute: true})
 	change()
 	src.Expire()
@@ -336,7 +353,7 @@ func missing(src *source, change func()) {
 }
 
 // remove deletes an object of src.
-func remove(t *testing.T, src *source, name string) {
+func remove[T informer.Object](t *testing.T, src *informertest.Source[T], name string) {
 	t.Helper()
 	if _, err := src.Delete(keyOf(name)); err != nil {
 		t.Fatal(err)
@@ -346,15 +363,22 @@ func remove(t *testing.T, src *source, name string) {
 // checkShared fails the test unless the cache of inf holds exactly these states.
 func checkShared(t *testing.T, inf cache.SharedIndexInformer, want ...string) {
 	t.Helper()
+	checkStates(t, inf.GetStore().List(), want)
+}
+
+// checkStates fails the test unless objs have the states in want, in any order.
+func checkStates(t *testing.T, objs []any, want []string) {
+	t.Helper()
 	var got []string
-	for _, obj := range inf.GetStore().List() {
+	for _, obj := range objs {
 		got = append(got, stateOf(obj))
 	}
 	if diff := cmp.Diff(sorted(want), sorted(got)); diff != "" {
-		t.Errorf("the store has (-want +got):\n%s", diff)
+		t.Errorf("the objects (-want +got):\n%s", diff)
 	}
 }
 
+// cached returns the object of that name in the cache of inf.
 func cached(t *testing.T, inf cache.SharedIndexInformer, name string) any {
 	t.Helper()
 	obj, exists, err := inf.GetStore().GetByKey("default/" + name)
@@ -362,6 +386,26 @@ func cached(t *testing.T, inf cache.SharedIndexInformer, name string) any {
 		t.Fatalf("the store has no %q (%v)", name, err)
 	}
 	return obj
+}
+
+// valueOf returns the value of a config map in the cache of inf.
+func valueOf(t *testing.T, inf cache.SharedIndexInformer, name string) string {
+	t.Helper()
+	return cached(t, inf, name).(configMap).Data["value"]
+}
+
+// checkSynced fails the test unless all methods that report the sync return want.
+func checkSynced(t *testing.T, want bool, all ...interface {
+	HasSynced() bool
+	HasSyncedChecker() cache.DoneChecker
+}) {
+	t.Helper()
+	for _, of := range all {
+		checker := of.HasSyncedChecker()
+		if of.HasSynced() != want || cache.IsDone(checker) != want {
+			t.Errorf("%T (%s): synced: %t, done: %t, want %t", of, checker.Name(), of.HasSynced(), cache.IsDone(checker), want)
+		}
+	}
 }
 
 // wantError fails the test if err is nil and want is true, or the other way round.
@@ -372,4 +416,27 @@ func wantError(t *testing.T, want bool, what string, err error) {
 	}
 }
 
+func one() *source { return informertest.NewSource(object("a", "1")) }
+
 func two() *source { return informertest.NewSource(object("a", "1"), object("b", "1")) }
+
+// With lists a source refuses to stream the first state, so that it must be listed.
+var lists = informertest.Faults{RejectWatchList: true}
+
+// held is like two, but its list does not arrive before release is called.
+func held() (src *source, release func()) {
+	src = two()
+	src.SetFaults(informertest.Faults{HoldLists: true, RejectWatchList: true})
+	return src, func() { src.SetFaults(lists) }
+}
+
+// eachWay returns a case that runs test with a source like two that streams the first state,
+// and with one that lists it.
+func eachWay(test func(t *testing.T, s shared, src *source)) func(t *testing.T, s shared) {
+	return func(t *testing.T, s shared) {
+		test(t, s, two())
+		src := two()
+		src.SetFaults(lists)
+		test(t, s, src)
+	}
+}

@@ -6,7 +6,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -25,102 +24,129 @@ import (
 // cases of the other files, which compare both informers, test the other differences.
 func TestDifferences(t *testing.T) {
 	sharedCases{
-		"in a delete of something that nobody was told of": deleteOfAStranger,
-		"in a bookmark without a version":                  bookmarkWithoutAVersion,
-		"in a server that comes back with an older state":  serverThatWentBack,
-		"in an event without a version":                    eventWithoutAVersion,
-		"in a handler that is nil":                         nilHandler,
-		"in a list with an object of another type":         listOfAnotherType,
-		"in a secret that comes instead of a list":         secretInsteadOfAList,
-		"in an object without a name":                      objectWithoutAName,
-		"in an index function that fails":                  failingIndexFunction,
-		"in a source that does not stream the first state": silentStream,
-		"in a transform that makes no API object":          transformToNothing,
-		"in a version that the server does not take":       versionOfNoUse,
+		"in a delete of something that nobody was told of": func(t *testing.T, s shared) {
+			src := two()
+			_, h := settled(t, s, src)
+			stranger := object("c", "1")
+			stranger.ResourceVersion = "1009"
+			src.Inject(watch.Event{Type: watch.Deleted, Object: stranger})
+			if s.ours() {
+				h.expect(t)
+			} else {
+				h.expect(t, "delete c@9")
+			}
+		},
+		"in an object without a name": func(t *testing.T, s shared) {
+			inf := listing(t, s, object("", "1"))
+			sleepBubble(time.Minute)
+			_, stored, err := inf.GetStore().GetByKey("default/")
+			wantOurs(t, s, "the object is left out", !stored)
+			wantError(t, false, "GetByKey", err)
+			checkSynced(t, true, inf)
+		},
+		"in a list with an object of another type": func(t *testing.T, s shared) {
+			inf := listing(t, s, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "other"}})
+			checkSynced(t, !s.ours(), inf)
+		},
+		"in a server that comes back with an older state": func(t *testing.T, s shared) {
+			server := &away{Source: two(), Cause: dialing(syscall.ECONNREFUSED)}
+			backup := server.ResourceVersion()
+			server.Apply(object("a", "undone"))
+			inf, _ := follow(t, s, server)
+			sleepBubble(10 * time.Second)
+			server.Gone.Store(true)
+			if err := server.Restore(backup); err != nil {
+				t.Fatal(err)
+			}
+			sleepBubble(5 * time.Second)
+			server.Gone.Store(false)
+			sleepBubble(24 * hour)
+			wantOurs(t, s, "the older state", valueOf(t, inf, "a") != "undone")
+		},
+		"in a version that the server does not take": func(t *testing.T, s shared) {
+			src := two()
+			inf, _ := follow(t, s, src)
+			odd := object("odd", "1")
+			odd.ResourceVersion = "never"
+			inject(src, odd)
+			sleepBubble(10 * time.Second)
+			src.Disconnect()
+			src.Apply(object("a", "new"))
+			sleepBubble(24 * hour)
+			wantOurs(t, s, "the new state", valueOf(t, inf, "a") == "new")
+		},
+		"in an event or a bookmark without a version": func(t *testing.T, s shared) {
+			odd := object("a", "odd")
+			odd.ResourceVersion = ""
+			checkVersionless(t, s, watch.Event{Type: watch.Modified, Object: odd})
+			for _, ends := range []string{"", "true"} {
+				odd := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{metav1.InitialEventsAnnotationKey: ends}}}
+				checkVersionless(t, s, watch.Event{Type: watch.Bookmark, Object: odd})
+			}
+		},
+		"in a handler that is nil": func(t *testing.T, s shared) {
+			_, err := s.new(two(), 0).AddEventHandler(nil)
+			wantError(t, s.ours(), "AddEventHandler(nil)", err)
+		},
+		"in a secret that comes instead of a list": func(t *testing.T, s shared) {
+			const password = "hunter2"
+			inf := s.new(&cache.ListWatch{
+				ListWithContextFunc: func(context.Context, metav1.ListOptions) (runtime.Object, error) {
+					return &unstructured.Unstructured{Object: map[string]any{"kind": "Secret", "data": password}}, nil
+				},
+				WatchFuncWithContext: func(context.Context, metav1.ListOptions) (watch.Interface, error) {
+					return nil, apierrors.NewMethodNotSupported(schema.GroupResource{}, "watch")
+				},
+			}, 0)
+			var errs errorLog
+			wantError(t, false, "SetWatchErrorHandler", inf.SetWatchErrorHandlerWithContext(
+				func(ctx context.Context, _ *cache.Reflector, err error) { errs.Handle(ctx, err) }))
+			runShared(t, inf)
+			if got := errs.Take(); len(got) == 0 || strings.Contains(got[0].Error(), password) == s.ours() {
+				t.Errorf("the handler got %v", got)
+			}
+		},
+		"in an index function that fails": func(t *testing.T, s shared) {
+			inf := s.new(two(), 0)
+			fails := func(any) ([]string, error) { return nil, errors.New("it always does") }
+			wantError(t, false, "AddIndexers", inf.AddIndexers(cache.Indexers{"fails": fails}))
+			defer func() { wantOurs(t, s, "no panic", recover() == nil) }()
+			wantError(t, false, "Add", inf.GetIndexer().Add(object("c", "1")))
+		},
+		"in a source that does not stream the first state": func(t *testing.T, s shared) {
+			src := two()
+			src.SetFaults(informertest.Faults{IgnoreWatchList: true})
+			inf, _ := follow(t, s, src)
+			sleepBubble(11 * time.Second)
+			checkSynced(t, s.ours(), inf)
+		},
+		"in a transform that makes no API object": func(t *testing.T, s shared) {
+			inf := s.new(two(), 0)
+			bare := func(raw any) (any, error) { // client-go may call this twice for one object
+				return &metav1.ObjectMeta{Name: raw.(metav1.Object).GetName(), Namespace: "default"}, nil
+			}
+			wantError(t, false, "SetTransform", inf.SetTransform(bare))
+			runShared(t, inf)
+			wantOurs(t, s, "an empty store", len(inf.GetStore().ListKeys()) == 0)
+		},
 	}.inBubbles(t)
 }
 
-func deleteOfAStranger(t *testing.T, s shared) {
-	src, _, h := settled(t, s)
-	stranger := object("c", "1")
-	stranger.ResourceVersion = "1009"
-	src.Inject(watch.Event{Type: watch.Deleted, Object: stranger})
-	if s.ours() {
-		h.expect(t)
-	} else {
-		h.expect(t, "delete c@9")
+// wantOurs fails the test unless something is so with our informers only.
+func wantOurs(t *testing.T, s shared, what string, is bool) {
+	t.Helper()
+	if is != s.ours() {
+		t.Errorf("%s: %t", what, is)
 	}
 }
 
-func objectWithoutAName(t *testing.T, s shared) {
+// listing runs an informer of a source that answers each list with obj.
+func listing(t *testing.T, s shared, obj runtime.Object) cache.SharedIndexInformer {
+	t.Helper()
 	src := two()
-	src.SetFaults(informertest.Faults{ListItems: []runtime.Object{object("", "1")}, RejectWatchList: true})
-	inf := s.new(src, 0)
-	runShared(t, inf)
-	sleepBubble(time.Minute)
-	if _, stored, err := inf.GetStore().GetByKey("default/"); stored == s.ours() || err != nil {
-		t.Errorf("stored: %t, %v", stored, err)
-	}
-	if !inf.HasSynced() {
-		t.Error("it does not sync")
-	}
-}
-
-func serverThatWentBack(t *testing.T, s shared) {
-	server := &away{Source: two(), Cause: dialing(syscall.ECONNREFUSED)}
-	backup := server.ResourceVersion()
-	server.Apply(object("a", "undone"))
-	inf := s.new(server, 0)
-	runShared(t, inf)
-	sleepBubble(10 * time.Second)
-	server.Gone.Store(true)
-	if err := server.Restore(backup); err != nil {
-		t.Fatal(err)
-	}
-	sleepBubble(5 * time.Second)
-	server.Gone.Store(false)
-	sleepBubble(24 * hour)
-	obj, exists, err := inf.GetStore().GetByKey("default/a")
-	if err != nil || !exists {
-		t.Fatal(err)
-	}
-	if noticed := obj.(configMap).Data["value"] != "undone"; noticed != s.ours() {
-		t.Errorf("noticed: %t", noticed)
-	}
-}
-
-func versionOfNoUse(t *testing.T, s shared) {
-	src := two()
-	inf := s.new(src, 0)
-	runShared(t, inf)
-	odd := object("odd", "1")
-	odd.ResourceVersion = "never"
-	src.Inject(watch.Event{Type: watch.Added, Object: odd})
-	sleepBubble(10 * time.Second)
-	src.Disconnect()
-	src.Apply(object("a", "new"))
-	sleepBubble(24 * hour)
-	obj, exists, err := inf.GetStore().GetByKey("default/a")
-	if err != nil || !exists {
-		t.Fatal(err)
-	}
-	if noticed := obj.(configMap).Data["value"] == "new"; noticed != s.ours() {
-		t.Errorf("noticed: %t", noticed)
-	}
-}
-
-func eventWithoutAVersion(t *testing.T, s shared) {
-	odd := object("a", "odd")
-	odd.ResourceVersion = ""
-	checkVersionless(t, s, watch.Event{Type: watch.Modified, Object: odd})
-}
-
-func bookmarkWithoutAVersion(t *testing.T, s shared) {
-	for _, ends := range []string{"", "true"} {
-		odd := object("", "")
-		odd.ResourceVersion, odd.Annotations = "", map[string]string{metav1.InitialEventsAnnotationKey: ends}
-		checkVersionless(t, s, watch.Event{Type: watch.Bookmark, Object: odd})
-	}
+	src.SetFaults(informertest.Faults{ListItems: []runtime.Object{obj}, RejectWatchList: true})
+	inf, _ := follow(t, s, src)
+	return inf
 }
 
 // checkVersionless has the watch send e and end, and an object deleted before the next watch
@@ -128,8 +154,7 @@ func bookmarkWithoutAVersion(t *testing.T, s shared) {
 func checkVersionless(t *testing.T, s shared, e watch.Event) {
 	t.Helper()
 	src := two()
-	inf := s.new(src, 0)
-	runShared(t, inf)
+	inf, _ := follow(t, s, src)
 	src.Inject(e)
 	sleepBubble(10 * time.Second)
 	src.SetFaults(informertest.Faults{Mute: true}) // until no watch that could bring the delete is open
@@ -137,83 +162,7 @@ func checkVersionless(t *testing.T, s shared, e watch.Event) {
 	src.Disconnect()
 	src.SetFaults(informertest.Faults{})
 	sleepBubble(hour)
-	if _, exists, err := inf.GetStore().GetByKey("default/b"); err != nil || exists == s.ours() {
-		t.Errorf("b is still there: %t (%v)", exists, err)
-	}
-}
-
-func nilHandler(t *testing.T, s shared) {
-	if _, err := s.new(two(), 0).AddEventHandler(nil); (err != nil) != s.ours() {
-		t.Errorf("AddEventHandler(nil): %v", err)
-	}
-}
-
-func listOfAnotherType(t *testing.T, s shared) {
-	src := two()
-	src.SetFaults(informertest.Faults{ListItems: []runtime.Object{&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "other"}}}, RejectWatchList: true})
-	inf := s.new(src, 0)
-	runShared(t, inf)
-	if inf.HasSynced() == s.ours() {
-		t.Errorf("synced: %t", inf.HasSynced())
-	}
-}
-
-func secretInsteadOfAList(t *testing.T, s shared) {
-	const password = "hunter2"
-	inf := s.new(&cache.ListWatch{
-		ListWithContextFunc: func(context.Context, metav1.ListOptions) (runtime.Object, error) {
-			return &unstructured.Unstructured{Object: map[string]any{"kind": "Secret", "data": password}}, nil
-		},
-		WatchFuncWithContext: func(context.Context, metav1.ListOptions) (watch.Interface, error) {
-			return nil, apierrors.NewMethodNotSupported(schema.GroupResource{}, "watch")
-		},
-	}, 0)
-	var errs errorLog
-	wantError(t, false, "SetWatchErrorHandler", inf.SetWatchErrorHandlerWithContext(
-		func(ctx context.Context, _ *cache.Reflector, err error) { errs.Handle(ctx, err) }))
-	runShared(t, inf)
-	if got := errs.Take(); len(got) == 0 || strings.Contains(got[0].Error(), password) == s.ours() {
-		t.Errorf("the handler got %v", got)
-	}
-}
-
-func failingIndexFunction(t *testing.T, s shared) {
-	inf := s.new(two(), 0)
-	if err := inf.AddIndexers(cache.Indexers{"fails": func(any) ([]string, error) { return nil, errors.New("it always does") }}); err != nil {
-		t.Fatal(err)
-	}
-	defer func() {
-		if panicked := recover() != nil; panicked == s.ours() {
-			t.Errorf("panicked: %t", panicked)
-		}
-	}()
-	if err := inf.GetIndexer().Add(object("c", "1")); err != nil {
-		t.Error(err)
-	}
-}
-
-func silentStream(t *testing.T, s shared) {
-	src := two()
-	src.SetFaults(informertest.Faults{IgnoreWatchList: true})
-	inf := s.new(src, 0)
-	runShared(t, inf)
-	sleepBubble(11 * time.Second)
-	if inf.HasSynced() != s.ours() {
-		t.Errorf("synced: %t", inf.HasSynced())
-	}
-}
-
-func transformToNothing(t *testing.T, s shared) {
-	inf := s.new(two(), 0)
-	bare := func(raw any) (any, error) { // client-go may call this twice for one object
-		return &metav1.ObjectMeta{Name: raw.(metav1.Object).GetName(), Namespace: "default"}, nil
-	}
-	if err := inf.SetTransform(bare); err != nil {
-		t.Fatal(err)
-	}
-	runShared(t, inf)
-	synctest.Wait()
-	if stored := len(inf.GetStore().ListKeys()) > 0; stored == s.ours() {
-		t.Errorf("stored: %v", inf.GetStore().List())
-	}
+	_, exists, err := inf.GetStore().GetByKey("default/b")
+	wantOurs(t, s, "the delete is noticed", !exists)
+	wantError(t, false, "GetByKey", err)
 }

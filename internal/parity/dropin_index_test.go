@@ -3,13 +3,13 @@ package parity_test
 import (
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/cache"
 
@@ -17,103 +17,52 @@ import (
 	"github.com/customcacheinformer/informer/informertest"
 )
 
-// A store without indexes still gives the client-go view an indexer.
+// A store without indexes still gives the client-go view an indexer. The tests of internal/index
+// have the details of it.
 func TestAnyStoreIsServedAsAnIndexer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		src := informertest.NewSource(object("a", "x"), object("b", "y"), object("c", "y"))
 		store := informertest.NewStore(nil)
 		var errs errorLog
-		inf := configured(src, anyOptions{Store: store, ErrorHandler: errs.Handle}, cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc})
+		inf := configured(src, &corev1.ConfigMap{}, anyOptions{Store: store, ErrorHandler: errs.Handle}, byNamespace())
 		indexer := inf.GetIndexer()
-		_ = indexer.Add(object("z", "y")) // before the start, as a user's test would do
-		byValue := cache.Indexers{"value": func(obj any) ([]string, error) { return []string{obj.(configMap).Data["value"]}, nil }}
-		if err := inf.AddIndexers(byValue); err != nil {
-			t.Fatal(err)
-		}
-		checkIndexed(t, indexer, "value", "y", "z")
+		wantError(t, false, "Add", indexer.Add(object("z", "y"))) // before the start, as a user's test would do
+		wantError(t, false, "AddIndexers", inf.AddIndexers(byValue()))
+		checkByIndex(t, inf, "y", "z@")
 		runShared(t, inf)
-		checkIndexed(t, indexer, "value", "y", "b", "c")
-		checkIndexed(t, indexer, cache.NamespaceIndex, "default", "a", "b", "c")
+		checkByIndex(t, inf, "y", "b@2", "c@3")
+		if objs, err := indexer.ByIndex(cache.NamespaceIndex, "default"); err != nil || len(objs) != 3 {
+			t.Errorf("in the namespace: %v, %v", objs, err)
+		}
 		src.Apply(object("b", "x"))
-		_, _ = src.Delete(keyOf("c"))
+		remove(t, src, "c")
 		synctest.Wait()
-		checkIndexed(t, indexer, "value", "y")
-		checkIndexed(t, indexer, "value", "x", "a", "b")
+		checkByIndex(t, inf, "y")
+		checkByIndex(t, inf, "x", "a@1", "b@4")
 
-		first := func(obj any) ([]string, error) {
+		wantError(t, false, "AddIndexers", inf.AddIndexers(cache.Indexers{"letter": func(obj any) ([]string, error) {
 			if name := obj.(configMap).Name; name != "b" {
 				return []string{name[:1]}, nil
 			}
 			return nil, errors.New("has no letter")
+		}}))
+		if keys, err := indexer.IndexKeys("letter", "a"); err != nil || !slices.Equal(keys, []string{"default/a"}) {
+			t.Errorf("with the letter: %v, %v", keys, err)
 		}
-		if err := inf.AddIndexers(cache.Indexers{"letter": first}); err != nil {
-			t.Fatal(err)
-		}
-		checkIndexed(t, indexer, "letter", "a", "a")
 		if got := errs.Take(); len(got) != 1 || !strings.Contains(got[0].Error(), "default/b") {
 			t.Errorf("reported %v", got)
 		}
-		if err := inf.AddIndexers(byValue); err == nil {
-			t.Error("AddIndexers accepted an index name that exists already")
-		}
-		_ = indexer.Add(object("q", "z")) // not by the informer
-		checkIndexed(t, indexer, "value", "z", "q")
-		_ = indexer.Delete(cache.DeletedFinalStateUnknown{Key: "default/q", Obj: object("q", "z")})
-		checkIndexed(t, indexer, "value", "z")
-		_ = indexer.Add(object("gone", "old"))
-		if err := indexer.Replace([]any{object("a", "x"), object("b", "x"), object("r", "z")}, ""); err != nil {
-			t.Fatal(err)
-		}
-		checkIndexed(t, indexer, "value", "z", "r")
+		wantError(t, true, "AddIndexers again", inf.AddIndexers(byValue()))
+		wantError(t, false, "Add", indexer.Add(object("gone", "old")))
+		wantError(t, false, "Replace", indexer.Replace([]any{object("a", "x"), object("r", "z")}, ""))
+		checkByIndex(t, inf, "z", "r@")
 		if got := sorted(indexer.ListIndexFuncValues("value")); !slices.Equal(got, []string{"x", "z"}) {
 			t.Errorf("values after Replace: %v", got)
-		}
-		_ = indexer.Delete(object("r", "z"))
-		objs, err := indexer.Index("value", object("other", "x"))
-		if err != nil || len(objs) != 2 {
-			t.Errorf("the values of another object: %v, %v", objs, err)
-		}
-		if got := sorted(indexer.ListIndexFuncValues("value")); !slices.Equal(got, []string{"x"}) {
-			t.Errorf("values: %v", got)
-		}
-		if got := slices.Sorted(maps.Keys(indexer.GetIndexers())); !slices.Equal(got, []string{"letter", "namespace", "value"}) {
-			t.Errorf("indexers: %v", got)
-		}
-		for _, ask := range []func() error{
-			func() error { _, err := indexer.ByIndex("unknown", "x"); return err },
-			func() error { _, err := indexer.IndexKeys("unknown", "x"); return err },
-			func() error { _, err := indexer.Index("unknown", object("a", "x")); return err },
-			func() error { return indexer.Add("no object") },
-		} {
-			if ask() == nil {
-				t.Error("an impossible request returned no error")
-			}
 		}
 		if err := store.Err(); err != nil {
 			t.Error(err)
 		}
 	})
-}
-
-// checkIndexed fails the test unless exactly the objects named in want have that value in the
-// index.
-func checkIndexed(t *testing.T, indexer cache.Indexer, name, value string, want ...string) {
-	t.Helper()
-	objs, err := indexer.ByIndex(name, value)
-	if err != nil {
-		t.Fatal(err)
-	}
-	keys, err := indexer.IndexKeys(name, value)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var got []string
-	for _, obj := range objs {
-		got = append(got, obj.(metav1.Object).GetName())
-	}
-	if !slices.Equal(sorted(got), want) || len(keys) != len(want) {
-		t.Errorf("with %s %q: %v (%v), want %v", name, value, got, keys, want)
-	}
 }
 
 // TestAnIndexMayBeAddedWhileTheStoreChanges adds indexes during writes. In the end every
@@ -134,27 +83,24 @@ func TestAnIndexMayBeAddedWhileTheStoreChanges(t *testing.T) {
 				}
 			}
 		})
-		for n := range 3 {
-			name := fmt.Sprint("value", n)
-			done.Go(func() {
-				err := inf.AddIndexers(cache.Indexers{name: func(obj any) ([]string, error) { return []string{obj.(configMap).Data["value"]}, nil }})
-				if err != nil {
-					t.Error(err)
-				}
-			})
+		names := []string{"first", "second", "third"}
+		for _, name := range names {
+			done.Go(func() { wantError(t, false, "AddIndexers", inf.AddIndexers(cache.Indexers{name: byValueFunc})) })
 		}
 		done.Wait()
 		if err := native.WaitForVersion(t.Context(), "", src.ResourceVersion()); err != nil {
 			t.Fatal(err)
 		}
-		for n := range 3 {
-			want := map[string][]string{}
-			for _, obj := range src.Objects() {
-				want[obj.Data["value"]] = append(want[obj.Data["value"]], obj.Name)
-			}
-			for value := range 3 {
-				value := fmt.Sprint(value)
-				checkIndexed(t, inf.GetIndexer(), fmt.Sprint("value", n), value, sorted(want[value])...)
+		want := map[string][]string{}
+		for _, obj := range src.Objects() {
+			want[obj.Data["value"]] = append(want[obj.Data["value"]], "default/"+obj.Name)
+		}
+		for _, name := range names {
+			for _, value := range []string{"0", "1", "2"} {
+				keys, err := inf.GetIndexer().IndexKeys(name, value)
+				if err != nil || !slices.Equal(sorted(keys), sorted(want[value])) {
+					t.Errorf("with %s %s: %v, %v, want %v", name, value, keys, err, want[value])
+				}
 			}
 		}
 		stop()
@@ -167,12 +113,12 @@ func TestAnIndexMayBeAddedWhileTheStoreChanges(t *testing.T) {
 func TestWhatAnyStoreRefusesIsNotInTheIndexes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store, down := newPlainStore(), errors.New("it is down")
-		inf := configured(informertest.NewSource(object("a", "x")), anyOptions{Store: store}, cache.Indexers{
+		inf := configured(informertest.NewSource(object("a", "x")), &corev1.ConfigMap{}, anyOptions{Store: store}, cache.Indexers{
 			"value": func(obj any) ([]string, error) {
 				if obj.(configMap).Name == "bad" {
 					return nil, down
 				}
-				return []string{obj.(configMap).Data["value"]}, nil
+				return byValueFunc(obj)
 			},
 		})
 		runShared(t, inf)
@@ -187,12 +133,9 @@ func TestWhatAnyStoreRefusesIsNotInTheIndexes(t *testing.T) {
 		if found, err := indexer.Index("value", object("bad", "x")); !errors.Is(err, down) {
 			t.Errorf("Index of an object whose index function fails: %v, %v", found, err)
 		}
-		checkIndexed(t, indexer, "value", "x", "a")
+		checkByIndex(t, inf, "x", "a@1")
 		if got := indexer.ListIndexFuncValues("value"); !slices.Equal(got, []string{"x"}) {
 			t.Errorf("the values are %q", got)
-		}
-		if got := indexer.ListIndexFuncValues("unknown"); len(got) != 0 {
-			t.Errorf("the values of an index that does not exist are %q", got)
 		}
 	})
 }
@@ -202,18 +145,17 @@ func TestAnIndexMayBeAskedAboutAnything(t *testing.T) {
 	for name, store := range map[string]cache.Store{"indexer": nil, "plain": newPlainStore()} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				inf := newInformer(t, informertest.NewSource(object("a", "1")), options{Store: store, Indexers: informer.Indexers[configMap]{
-					"value": func(obj configMap) ([]string, error) { return []string{obj.Data["value"]}, nil },
+				inf := newInformer(t, one(), options{Store: store, Indexers: informer.Indexers[configMap]{
+					"value": func(obj configMap) ([]string, error) { return byValueFunc(obj) },
 				}})
 				informertest.Run(t, inf)
 				indexer := inf.SharedIndexInformer().GetIndexer()
 				in := metav1.ObjectMeta{Namespace: "default"}
 				for _, like := range []any{&in, &described{meta: in}} {
-					if found, err := indexer.Index(cache.NamespaceIndex, like); err != nil || len(found) != 1 {
-						t.Errorf("in the namespace of a %T: %v, %v", like, found, err)
-					}
-					if found, err := indexer.Index("value", like); err != nil || len(found) != 0 {
-						t.Errorf("with the value of a %T: %v, %v", like, found, err)
+					for index, want := range map[string]int{cache.NamespaceIndex: 1, "value": 0} {
+						if found, err := indexer.Index(index, like); err != nil || len(found) != want {
+							t.Errorf("by the %s of a %T: %v, %v", index, like, found, err)
+						}
 					}
 				}
 			})

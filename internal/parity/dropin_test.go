@@ -14,12 +14,12 @@ import (
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/customcacheinformer/informer"
 	"github.com/customcacheinformer/informer/informertest"
+	"github.com/customcacheinformer/informer/internal/testkit"
 )
 
 // This file tests the features of the client-go view that client-go's informer does not have.
@@ -28,37 +28,31 @@ import (
 // anyOptions are the options of an informer whose object type is known only at run time.
 type anyOptions = informer.Options[informer.AnyObject]
 
-func configured(lw cache.ListerWatcher, opts anyOptions, indexers cache.Indexers) cache.SharedIndexInformer {
+// configured returns the client-go view of an informer with these options.
+func configured(lw cache.ListerWatcher, example runtime.Object, opts anyOptions, indexers cache.Indexers) cache.SharedIndexInformer {
 	configure := func(runtime.Object) (anyOptions, error) { return opts, nil }
-	return informer.ClientGo{Options: configure}.NewSharedIndexInformer(lw, &corev1.ConfigMap{}, 0, indexers)
+	return informer.ClientGo{Options: configure}.NewSharedIndexInformer(lw, example, 0, indexers)
 }
 
 func TestASharedIndexInformerTakesOptionsPerType(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		src, store := informertest.NewSource(object("a", "1")), informertest.NewStore(nil)
-		var applied []informer.ApplyInfo
-		var asked []string
-		made := informer.ClientGo{Options: func(example runtime.Object) (anyOptions, error) {
-			asked = append(asked, fmt.Sprintf("%T", example))
+		store := informertest.NewStore(nil)
+		var told []string // each example and each observation
+		inf := informer.ClientGo{Options: func(example runtime.Object) (anyOptions, error) {
+			told = append(told, fmt.Sprintf("%T", example))
 			return anyOptions{
 				Store:     store,
 				Transform: annotate("first"),
-				Observer:  &informer.Observer{Apply: func(i informer.ApplyInfo) { applied = append(applied, i) }},
+				Observer:  &informer.Observer{Apply: func(i informer.ApplyInfo) { told = append(told, i.Informer) }},
 				Indexers: informer.Indexers[informer.AnyObject]{
 					"value": func(obj informer.AnyObject) ([]string, error) { return []string{obj.GetLabels()["value"]}, nil },
 				},
 			}, nil
-		}}.NewSharedIndexInformer
-		inf := made(src, &corev1.ConfigMap{}, 0, cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc})
-		if err := inf.SetTransform(func(obj any) (any, error) { return annotate("second")(obj.(informer.AnyObject)) }); err != nil {
-			t.Fatal(err)
-		}
+		}}.NewSharedIndexInformer(one(), &corev1.ConfigMap{}, 0, byNamespace())
+		wantError(t, false, "SetTransform", inf.SetTransform(func(obj any) (any, error) { return annotate("second")(obj.(informer.AnyObject)) }))
 		runShared(t, inf)
-		if diff := cmp.Diff([]string{"*v1.ConfigMap"}, asked); diff != "" {
-			t.Errorf("Options was called with (-want +got):\n%s", diff)
-		}
-		if len(applied) != 1 || applied[0].Informer != "ConfigMap" {
-			t.Errorf("the observer got %v", applied)
+		if want := []string{"*v1.ConfigMap", "ConfigMap"}; !slices.Equal(told, want) {
+			t.Errorf("Options and the observer were told %q, want %q", told, want)
 		}
 		if _, exists, err := store.GetByKey("default/a"); err != nil || !exists {
 			t.Errorf("the store has a: %t, %v", exists, err)
@@ -83,37 +77,39 @@ func annotate(name string) func(informer.AnyObject) (informer.AnyObject, error) 
 }
 
 func TestASharedIndexInformerThatCannotBeMadeSaysWhy(t *testing.T) {
-	mistake := errors.New("no options for this type")
-	negative := func(runtime.Object) (anyOptions, error) { return anyOptions{DrainTimeout: -1}, nil }
 	for name, test := range map[string]struct {
-		configure func(runtime.Object) (anyOptions, error)
-		reason    string
+		opts   anyOptions
+		err    error
+		reason string
 	}{
-		"an error of Options": {func(runtime.Object) (anyOptions, error) { return anyOptions{}, mistake }, mistake.Error()},
-		"a bad option":        {negative, "Options.DrainTimeout"},
-		"an index that is there": {func(runtime.Object) (anyOptions, error) {
-			return anyOptions{Indexers: informer.Indexers[informer.AnyObject]{"twice": func(informer.AnyObject) ([]string, error) { return nil, nil }}}, nil
-		}, "twice"},
-		"a field that is not there": {func(runtime.Object) (anyOptions, error) {
-			return anyOptions{Fields: map[string]string{"x": "spec.nodeName"}}, nil
-		}, `Options.Fields["x"]: path "spec.nodeName": the object (v1.ConfigMap) has no field "spec"`},
+		"an error of Options": {err: errors.New("no options for this type"), reason: "no options for this type"},
+		"a bad option":        {opts: anyOptions{DrainTimeout: -1}, reason: "Options.DrainTimeout"},
+		"an index that is there": {
+			opts:   anyOptions{Indexers: informer.Indexers[informer.AnyObject]{"value": func(informer.AnyObject) ([]string, error) { return nil, nil }}},
+			reason: `"value"`,
+		},
+		"a field that is not there": {
+			opts:   anyOptions{Fields: map[string]string{"x": "spec.nodeName"}},
+			reason: `Options.Fields["x"]: path "spec.nodeName": the object (v1.ConfigMap) has no field "spec"`,
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var errs errorLog
-				src := informertest.NewSource(object("a", "1"))
-				inf := informer.ClientGo{Options: func(example runtime.Object) (anyOptions, error) {
-					opts, err := test.configure(example)
-					opts.ErrorHandler = errs.Handle
-					return opts, err
-				}}.NewSharedIndexInformer(src, &corev1.ConfigMap{}, 0, cache.Indexers{"twice": cache.MetaNamespaceIndexFunc})
+				test.opts.ErrorHandler = errs.Handle
+				configure := func(runtime.Object) (anyOptions, error) { return test.opts, test.err }
+				src := one()
+				inf := informer.ClientGo{Options: configure}.NewSharedIndexInformer(src, &corev1.ConfigMap{}, 0, byValue())
 				goShared(t, inf)
 				err := inf.(interface{ WaitForSync(context.Context) error }).WaitForSync(within(t, time.Minute))
-				if inf.HasSynced() || err == nil || !strings.Contains(err.Error(), test.reason) {
-					t.Errorf("synced: %t, %v", inf.HasSynced(), err)
+				reported := errs.Take()
+				if inf.HasSynced() || len(reported) != 1 {
+					t.Errorf("synced: %t, reported %v", inf.HasSynced(), reported)
 				}
-				if got := errs.Take(); len(got) != 1 || !strings.Contains(got[0].Error(), test.reason) {
-					t.Errorf("reported %v", got)
+				for _, err := range append(reported, err) {
+					if err == nil || !strings.Contains(err.Error(), test.reason) {
+						t.Errorf("%v does not name the reason", err)
+					}
 				}
 				if got := src.Requests(); len(got) > 0 {
 					t.Errorf("the source was asked for %v", got)
@@ -126,11 +122,14 @@ func TestASharedIndexInformerThatCannotBeMadeSaysWhy(t *testing.T) {
 func TestWhatCannotBeASharedIndexInformerPanics(t *testing.T) {
 	none := func(runtime.Object) (anyOptions, error) { return anyOptions{}, nil }
 	var noSource *source
-	for name, construct := range map[string]func(){
-		"no source":                  func() { informer.ClientGo{}.NewSharedIndexInformer(nil, &corev1.Pod{}, 0, nil) },
-		"a source that is a nil":     func() { informer.ClientGo{}.NewSharedIndexInformer(noSource, &corev1.Pod{}, 0, nil) },
-		"a source without functions": func() { informer.ClientGo{}.NewSharedIndexInformer(&cache.ListWatch{}, &corev1.Pod{}, 0, nil) },
-		"no source, and options":     func() { informer.ClientGo{Options: none}.NewSharedIndexInformer(nil, &corev1.Pod{}, 0, nil) },
+	for name, test := range map[string]struct {
+		with informer.ClientGo
+		lw   cache.ListerWatcher
+	}{
+		"no source":                  {},
+		"a source that is a nil":     {lw: noSource},
+		"a source without functions": {lw: &cache.ListWatch{}},
+		"no source, and options":     {with: informer.ClientGo{Options: none}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			defer func() {
@@ -138,7 +137,7 @@ func TestWhatCannotBeASharedIndexInformerPanics(t *testing.T) {
 					t.Errorf("panicked with %q", msg)
 				}
 			}()
-			construct()
+			test.with.NewSharedIndexInformer(test.lw, &corev1.Pod{}, 0, nil)
 			t.Error("did not panic")
 		})
 	}
@@ -146,29 +145,24 @@ func TestWhatCannotBeASharedIndexInformerPanics(t *testing.T) {
 
 func TestWatchersAndHandlersStandSideBySide(t *testing.T) {
 	eachQueue(t, func(t *testing.T, queue informer.QueueKind) {
-		src := informertest.NewSource(object("a", "1"), object("b", "2"))
+		src := two()
 		inf := newInformer(t, src, options{Queue: queue})
 		shared := inf.SharedIndexInformer()
 		if shared != inf.SharedIndexInformer() {
 			t.Error("two calls return two views")
 		}
 		var watcher recorder
-		var handler heard
 		addWatcher(t, inf, &watcher, informer.WatcherOptions{})
-		reg := handle(t, shared, &handler)
+		h := listen(t, shared)
 		informertest.Run(t, inf)
-		synctest.Wait()
+		h.expect(t, "add a@1 initial", "add b@2 initial")
 		watcher.Expect(t, "added default/a", "added default/b")
-		if got, want := sorted(handler.take()), []string{"add a@1 initial", "add b@2 initial"}; !slices.Equal(got, want) {
-			t.Errorf("the handler got %v, want %v", got, want)
-		}
-		checkSynced(t, "the handler", true, reg)
+		checkSynced(t, true, h.reg)
 
 		src.Apply(object("a", "3"))
-		_, _ = src.Delete(keyOf("b"))
-		synctest.Wait()
+		remove(t, src, "b")
+		h.expect(t, "update a@1->a@3", "delete b@4")
 		watcher.Expect(t, "updated default/a", "deleted default/b")
-		handler.expect(t, "update a@1->a@3", "delete b@4")
 		if e := watcher.Events()[3]; e.Old.ResourceVersion != "1002" || e.New != nil {
 			t.Errorf("the delete event has Old %v and New %v", e.Old, e.New)
 		}
@@ -183,29 +177,21 @@ func TestWatchersAndHandlersStandSideBySide(t *testing.T) {
 
 func TestAnOddArgumentIsTakenAsClientGoDoes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		byNamespace := cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc}
-		src := informertest.NewSource(object("a", "1"))
-		inf := configured(src, anyOptions{Store: cache.NewIndexer(cache.MetaNamespaceKeyFunc, byNamespace)}, byNamespace)
+		store := cache.NewIndexer(cache.MetaNamespaceKeyFunc, byNamespace())
+		inf := configured(one(), &corev1.ConfigMap{}, anyOptions{Store: store}, byNamespace())
 		runShared(t, inf)
-		if !inf.HasSynced() {
-			t.Error("the informer does not sync with a store that already has the requested index")
-		}
+		checkSynced(t, true, inf) // although the store already has the requested index
 		var none configMap
-		inf = informer.ClientGo{}.NewSharedIndexInformer(src, none, 0, nil) // even a nil pointer names the type
+		inf = informer.ClientGo{}.NewSharedIndexInformer(one(), none, 0, nil) // even a nil pointer names the type
 		runShared(t, inf)
 		for _, alike := range []any{object("a", "1"), cache.ExplicitKey("default/a"), &object("a", "1").ObjectMeta, cache.DeletedFinalStateUnknown{Key: "default/a"}} {
 			if _, exists, err := inf.GetStore().Get(alike); err != nil || !exists {
 				t.Errorf("Get(%T): %t, %v", alike, exists, err)
 			}
 		}
-		failing := cache.Indexers{"fails": func(any) ([]string, error) { return nil, errors.New("it always does") }}
-		if err := inf.GetIndexer().AddIndexers(failing); err != nil {
-			t.Error(err)
-		}
 	})
-	if _, err := informer.NewFrom(informertest.NewSource[configMap](), options{Store: cache.NewIndexer(cache.MetaNamespaceKeyFunc, nil)}); err == nil {
-		t.Error("New returned no error for a store that panics when an index is added")
-	}
+	_, err := informer.NewFrom(one(), options{Store: cache.NewIndexer(cache.MetaNamespaceKeyFunc, nil)})
+	wantError(t, true, "New with a store that panics when an index is added", err)
 }
 
 // While the store is behind, the events of different objects still come in the order of their
@@ -213,9 +199,8 @@ func TestAnOddArgumentIsTakenAsClientGoDoes(t *testing.T) {
 func TestHandlersAreToldInTheOrderOfVersions(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		src, store := informertest.NewSource[configMap](), informertest.NewStore(nil)
-		inf := configured(src, anyOptions{Store: store}, nil)
-		var handler heard
-		handle(t, inf, &handler)
+		inf := configured(src, &corev1.ConfigMap{}, anyOptions{Store: store}, nil)
+		h := listen(t, inf)
 		runShared(t, inf)
 		release := store.Hang()
 		for _, name := range []string{"first", "a", "b", "a"} {
@@ -224,7 +209,7 @@ func TestHandlersAreToldInTheOrderOfVersions(t *testing.T) {
 		}
 		release()
 		synctest.Wait()
-		if diff := cmp.Diff([]string{"add first@1", "add a@2", "add b@3", "update a@2->a@4"}, handler.take()); diff != "" {
+		if diff := cmp.Diff([]string{"add first@1", "add a@2", "add b@3", "update a@2->a@4"}, h.take()); diff != "" {
 			t.Errorf("the handler got (-want +got):\n%s", diff)
 		}
 	})
@@ -234,14 +219,11 @@ func TestHandlersAreToldInTheOrderOfVersions(t *testing.T) {
 // the next delete of the object.
 func TestTheFinalStateOfARefusedDeleteIsNotTold(t *testing.T) {
 	eachQueue(t, func(t *testing.T, queue informer.QueueKind) {
-		src, store := informertest.NewSource(object("a", "1"), object("b", "2")), informertest.NewStore(nil)
-		inf := configured(src, anyOptions{Queue: queue, Store: store, ErrorHandler: func(context.Context, error) {}}, nil)
-		var handler heard
-		handle(t, inf, &handler)
+		src, store := two(), informertest.NewStore(nil)
+		inf := configured(src, &corev1.ConfigMap{}, anyOptions{Queue: queue, Store: store, ErrorHandler: testkit.Ignore}, nil)
+		h := listen(t, inf)
 		runShared(t, inf)
-		if got, want := sorted(handler.take()), []string{"add a@1 initial", "add b@2 initial"}; !slices.Equal(got, want) {
-			t.Errorf("the handler got %v, want %v", got, want)
-		}
+		h.expect(t, "add a@1 initial", "add b@2 initial")
 
 		store.Fail(func(op, key string) error {
 			if op == "delete" && key == "default/a" {
@@ -249,105 +231,81 @@ func TestTheFinalStateOfARefusedDeleteIsNotTold(t *testing.T) {
 			}
 			return nil
 		})
-		_, _ = src.Delete(keyOf("a"))
-		_, _ = src.Delete(keyOf("b"))
-		synctest.Wait()
-		handler.expect(t, "delete b@4")
+		remove(t, src, "a")
+		remove(t, src, "b")
+		h.expect(t, "delete b@4")
 		store.Heal()
 		src.Compact()
 		src.Disconnect()
 		sleepBubble(time.Minute)
-		handler.expect(t, "tombstone a@1")
+		h.expect(t, "tombstone a@1")
 	})
 }
 
 // TestATombstoneOfWhichOnlyTheKeyIsKnown makes the store lose an object. The relist then knows
-// only from the watchers that the object existed.
+// only from the watchers that the object existed. The object of the tombstone has the example's
+// type and kind, if that is possible.
 func TestATombstoneOfWhichOnlyTheKeyIsKnown(t *testing.T) {
-	kinds := map[string]struct {
-		example runtime.Object
-		want    string
-	}{
-		"typed": {&corev1.ConfigMap{}, "*v1.ConfigMap"},
-		"any":   {nil, "*v1.PartialObjectMetadata"},
-	}
-	for name, kind := range kinds {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				src := informertest.NewSource(object("a", "1"))
-				uid := src.Objects()[0].UID
-				inner := cache.NewStore(cache.MetaNamespaceKeyFunc)
-				store := informertest.NewStore(inner)
-				inf := informer.ClientGo{Options: func(runtime.Object) (anyOptions, error) {
-					return anyOptions{Store: store}, nil
-				}}.NewSharedIndexInformer(src, kind.example, 0, nil)
-				var gone []any
-				_, err := inf.AddEventHandler(cache.ResourceEventHandlerFuncs{DeleteFunc: func(obj any) { gone = append(gone, obj) }})
-				if err != nil {
-					t.Fatal(err)
-				}
-				runShared(t, inf)
-				_ = inner.Delete(object("a", ""))
-				unreachable(src)
-				_, _ = src.Delete(keyOf("a"))
-				src.Compact()
-				src.Heal()
-				sleepBubble(time.Minute)
-				if len(gone) != 1 {
-					t.Fatalf("deleted %v", gone)
-				}
-				tombstone, ok := gone[0].(cache.DeletedFinalStateUnknown)
-				if !ok || tombstone.Key != "default/a" || fmt.Sprintf("%T", tombstone.Obj) != kind.want {
-					t.Fatalf("the tombstone is %#v", gone[0])
-				}
-				if obj := tombstone.Obj.(metav1.Object); obj.GetName() != "a" || obj.GetNamespace() != "default" || obj.GetUID() != uid {
-					t.Errorf("the tombstone carries %v", obj)
-				}
-			})
-		})
+	widget := unstructuredOf("Widget")
+	for name, check := range map[string]func(t *testing.T){
+		"typed": func(t *testing.T) {
+			checkBareTombstone(t, &corev1.ConfigMap{}, object("a", "1"), "*v1.ConfigMap", "ConfigMap")
+		},
+		"any": func(t *testing.T) { checkBareTombstone(t, nil, object("a", "1"), "*v1.PartialObjectMetadata", "") },
+		"unstructured": func(t *testing.T) {
+			checkBareTombstone(t, widget("", ""), widget("a", "1"), "*unstructured.Unstructured", "Widget")
+		},
+	} {
+		t.Run(name, func(t *testing.T) { synctest.Test(t, check) })
 	}
 }
 
-func TestAnUnstructuredTombstoneHasAKind(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		widget := &unstructured.Unstructured{}
-		widget.SetAPIVersion("example.com/v1")
-		widget.SetKind("Widget")
-		example := widget.DeepCopy()
-		widget.SetNamespace("default")
-		widget.SetName("a")
-		src, inner := informertest.NewSource(widget), cache.NewStore(cache.MetaNamespaceKeyFunc)
-		inf := informer.ClientGo{Options: func(runtime.Object) (anyOptions, error) {
-			return anyOptions{Store: informertest.NewStore(inner)}, nil
-		}}.NewSharedIndexInformer(src, example, 0, nil)
-		if name := inf.HasSyncedChecker().Name(); !strings.Contains(name, "Widget") {
-			t.Errorf("the informer is named %q", name)
-		}
-		var gone []any
-		_, _ = inf.AddEventHandler(cache.ResourceEventHandlerFuncs{DeleteFunc: func(obj any) { gone = append(gone, obj) }})
-		runShared(t, inf)
-		_ = inner.Delete(widget)
-		src.Fail("watch", syscall.ECONNREFUSED, 1)
-		src.Disconnect()
-		_, _ = src.Delete(keyOf("a"))
-		src.Compact()
-		src.Heal()
-		sleepBubble(time.Minute)
-		if len(gone) != 1 {
-			t.Fatalf("deleted %v", gone)
-		}
-		obj, ok := gone[0].(cache.DeletedFinalStateUnknown).Obj.(*unstructured.Unstructured)
-		if !ok || obj.GroupVersionKind() != example.GroupVersionKind() || obj.GetName() != "a" {
-			t.Errorf("the tombstone carries %v", gone[0])
-		}
-	})
+func checkBareTombstone[T informer.Object](t *testing.T, example runtime.Object, obj T, wantType, wantName string) {
+	src, inner := informertest.NewSource(obj), cache.NewStore(cache.MetaNamespaceKeyFunc)
+	inf := configured(src, example, anyOptions{Store: informertest.NewStore(inner)}, nil)
+	if name := inf.HasSyncedChecker().Name(); !strings.Contains(name, wantName) {
+		t.Errorf("the informer is named %q", name)
+	}
+	gone := deleted(t, inf)
+	runShared(t, inf)
+	_ = inner.Delete(obj)
+	src.Fail("list", syscall.ECONNREFUSED, -1)
+	src.Fail("watch", syscall.ECONNREFUSED, -1)
+	src.Disconnect()
+	last := src.Objects()[0]
+	remove(t, src, "a")
+	src.Compact()
+	src.Heal()
+	sleepBubble(time.Minute)
+	if len(*gone) != 1 {
+		t.Fatalf("deleted %v", *gone)
+	}
+	tomb, ok := (*gone)[0].(cache.DeletedFinalStateUnknown)
+	if !ok || tomb.Key != "default/a" || fmt.Sprintf("%T", tomb.Obj) != wantType {
+		t.Fatalf("the tombstone is %#v", (*gone)[0])
+	}
+	bare := tomb.Obj.(informer.AnyObject)
+	if bare.GetName() != "a" || bare.GetNamespace() != "default" || bare.GetUID() != last.GetUID() {
+		t.Errorf("the tombstone carries %v", bare)
+	}
+	if example != nil && bare.GetObjectKind().GroupVersionKind() != example.GetObjectKind().GroupVersionKind() {
+		t.Errorf("the tombstone has the kind %v", bare.GetObjectKind().GroupVersionKind())
+	}
+}
+
+// deleted adds a handler that appends the argument of each OnDelete to the result.
+func deleted(t *testing.T, inf cache.SharedIndexInformer) *[]any {
+	t.Helper()
+	var gone []any
+	handle(t, inf, cache.ResourceEventHandlerFuncs{DeleteFunc: func(obj any) { gone = append(gone, obj) }})
+	return &gone
 }
 
 func TestTheTransformOfTheOptionsComesFirst(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		src := informertest.NewSource(object("fails", "1"), object("nothing", "1"), object("well", "1"))
 		var errs errorLog
-		inf := configured(src, anyOptions{ErrorHandler: errs.Handle, Transform: func(obj informer.AnyObject) (informer.AnyObject, error) {
+		inf := configured(src, &corev1.ConfigMap{}, anyOptions{ErrorHandler: errs.Handle, Transform: func(obj informer.AnyObject) (informer.AnyObject, error) {
 			switch obj.GetName() {
 			case "fails":
 				return nil, errors.New("cannot be transformed")
@@ -357,13 +315,13 @@ func TestTheTransformOfTheOptionsComesFirst(t *testing.T) {
 			return obj, nil
 		}}, nil)
 		var second []string
-		_ = inf.SetTransform(func(obj any) (any, error) {
+		wantError(t, false, "SetTransform", inf.SetTransform(func(obj any) (any, error) {
 			second = append(second, obj.(configMap).Name)
 			return obj, nil
-		})
+		}))
 		runShared(t, inf)
-		if diff := cmp.Diff([]string{"well"}, second); diff != "" {
-			t.Errorf("the second transform got (-want +got):\n%s", diff)
+		if !slices.Equal(second, []string{"well"}) {
+			t.Errorf("the second transform got %v", second)
 		}
 		if got := errs.Take(); len(got) != 2 {
 			t.Errorf("reported %v", got)
@@ -388,18 +346,16 @@ func (d *described) DeepCopyObject() runtime.Object {
 
 func TestAnExampleThatIsNoObjectLetsNothingPass(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		src, inner := informertest.NewSource[configMap](), cache.NewStore(cache.MetaNamespaceKeyFunc)
-		src.SetFaults(informertest.Faults{HoldLists: true, RejectWatchList: true})
-		release := func() { src.SetFaults(informertest.Faults{RejectWatchList: true}) }
-		_ = inner.Add(object("before", "1"))
+		src, release := held()
+		remove(t, src, "a")
+		remove(t, src, "b")
+		inner := cache.NewStore(cache.MetaNamespaceKeyFunc)
+		wantError(t, false, "Add", inner.Add(object("before", "1")))
 		var errs errorLog
-		inf := informer.ClientGo{Options: func(runtime.Object) (anyOptions, error) {
-			return anyOptions{Store: informertest.NewStore(inner), ErrorHandler: errs.Handle}, nil
-		}}.NewSharedIndexInformer(src, &described{}, 0, nil)
-		var gone []any
-		_, _ = inf.AddEventHandler(cache.ResourceEventHandlerFuncs{DeleteFunc: func(obj any) { gone = append(gone, obj) }})
+		inf := configured(src, &described{}, anyOptions{Store: informertest.NewStore(inner), ErrorHandler: errs.Handle}, nil)
+		gone := deleted(t, inf)
 		runShared(t, inf)
-		_ = inner.Delete(object("before", "1")) // now only the key is known
+		wantError(t, false, "Delete", inner.Delete(object("before", "1"))) // now only the key is known
 		release()
 		opened(t, src)
 		inject(src, &described{meta: metav1.ObjectMeta{Namespace: "default", Name: "d"}})
@@ -407,8 +363,8 @@ func TestAnExampleThatIsNoObjectLetsNothingPass(t *testing.T) {
 		if got := errs.Take(); len(got) != 1 || !strings.Contains(got[0].Error(), "is not of the informer's type") {
 			t.Errorf("reported %v", got)
 		}
-		if len(gone) != 1 || fmt.Sprintf("%T", gone[0].(cache.DeletedFinalStateUnknown).Obj) != "*v1.PartialObjectMetadata" {
-			t.Errorf("deleted %v", gone)
+		if len(*gone) != 1 || fmt.Sprintf("%T", (*gone)[0].(cache.DeletedFinalStateUnknown).Obj) != "*v1.PartialObjectMetadata" {
+			t.Errorf("deleted %v", *gone)
 		}
 	})
 }

@@ -2,8 +2,8 @@ package parity_test
 
 import (
 	"context"
+	"fmt"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -18,134 +18,117 @@ import (
 
 func TestSharedFitsInto(t *testing.T) {
 	sharedCases{
-		"a factory":                 fitsAFactory,
-		"a factory beside others":   fitsAFactoryBesideOthers,
-		"filtering handlers":        fitsFilteringHandlers,
-		"handlers of functions":     fitsFunctions,
-		"all ways to add a handler": fitsAllWaysToAdd,
-	}.inBubbles(t)
-}
-
-func fitsAFactory(t *testing.T, s shared) {
-	src := two()
-	factory := informers.NewSharedInformerFactory(fake.NewClientset(), 10*time.Minute)
-	calls := 0
-	construct := func(_ kubernetes.Interface, resync time.Duration) cache.SharedIndexInformer {
-		calls++
-		return s.new(src, resync)
-	}
-	inf := factory.InformerFor(&corev1.ConfigMap{}, construct)
-	if again := factory.InformerFor(&corev1.ConfigMap{}, construct); again != inf || calls != 1 {
-		t.Errorf("the factory made %d informers", calls)
-	}
-	var h heard
-	reg := handle(t, inf, &h)
-	ctx, cancel := context.WithCancel(t.Context())
-	factory.StartWithContext(ctx)
-	if err := factory.WaitForCacheSyncWithContext(ctx).AsError(); err != nil {
-		t.Fatal(err)
-	}
-	if !cache.WaitFor(ctx, "", reg.HasSyncedChecker()) {
-		t.Error("the handler has not synced")
-	}
-	h.expect(t, "add a@1 initial", "add b@2 initial")
-	sleepBubble(15 * time.Minute)
-	h.expect(t, "resync a@1", "resync b@2")
-	cancel()
-	factory.Shutdown()
-	if !inf.IsStopped() {
-		t.Error("the factory has not stopped the informer")
-	}
-}
-
-func fitsAFactoryBesideOthers(t *testing.T, s shared) {
-	src := two()
-	factory := informers.NewSharedInformerFactory(fake.NewClientset(&corev1.Secret{}), 0)
-	inf := factory.InformerFor(&corev1.ConfigMap{}, func(_ kubernetes.Interface, resync time.Duration) cache.SharedIndexInformer {
-		return s.make(src, &corev1.ConfigMap{}, resync, byNamespace())
-	})
-	lister := factory.Core().V1().ConfigMaps().Lister() // a lister of the factory's informer for the type
-	secrets := factory.Core().V1().Secrets().Informer()
-	stop := make(chan struct{})
-	factory.Start(stop)
-	for kind, synced := range factory.WaitForCacheSync(stop) {
-		if !synced {
-			t.Errorf("%v has not synced", kind)
-		}
-	}
-	if !inf.HasSynced() || !secrets.HasSynced() {
-		t.Error("waiting for the factory was not enough")
-	}
-	if obj, err := lister.ConfigMaps("default").Get("a"); err != nil || obj != cached(t, inf, "a") {
-		t.Errorf("the factory's lister has %v (%v)", obj, err)
-	}
-	close(stop)
-	factory.Shutdown()
-}
-
-func fitsFilteringHandlers(t *testing.T, s shared) {
-	src := informertest.NewSource(object("a", "in"), object("b", "out"))
-	inf := s.new(src, 0)
-	var h heard
-	handle(t, inf, cache.FilteringResourceEventHandler{
-		FilterFunc: func(obj any) bool {
-			if tomb, ok := obj.(cache.DeletedFinalStateUnknown); ok {
-				obj = tomb.Obj
+		"a factory": func(t *testing.T, s shared) {
+			src := two()
+			factory := informers.NewSharedInformerFactory(fake.NewClientset(), 10*time.Minute)
+			calls := 0
+			construct := func(_ kubernetes.Interface, resync time.Duration) cache.SharedIndexInformer {
+				calls++
+				return s.new(src, resync)
 			}
-			return obj.(configMap).Data["value"] == "in"
+			inf := factory.InformerFor(&corev1.ConfigMap{}, construct)
+			if again := factory.InformerFor(&corev1.ConfigMap{}, construct); again != inf || calls != 1 {
+				t.Errorf("the factory made %d informers", calls)
+			}
+			h := listen(t, inf)
+			ctx, cancel := context.WithCancel(t.Context())
+			factory.StartWithContext(ctx)
+			if err := factory.WaitForCacheSyncWithContext(ctx).AsError(); err != nil {
+				t.Fatal(err)
+			}
+			if !cache.WaitFor(ctx, "", h.reg.HasSyncedChecker()) {
+				t.Error("the handler has not synced")
+			}
+			h.expect(t, "add a@1 initial", "add b@2 initial")
+			sleepBubble(15 * time.Minute)
+			h.expect(t, "resync a@1", "resync b@2")
+			cancel()
+			factory.Shutdown()
+			checkStopped(t, inf, true)
 		},
-		Handler: &h,
-	})
-	runShared(t, inf)
-	src.Apply(object("b", "in"))
-	src.Apply(object("a", "out"))
-	h.expect(t, "add a@1 initial", "delete a@1", "add b@3")
-	missing(src, func() { remove(t, src, "b") })
-	h.expect(t, "tombstone b@3")
-}
-
-func fitsFunctions(t *testing.T, s shared) {
-	src := two()
-	inf := s.new(src, 0)
-	var funcs, detailed heard
-	handle(t, inf, cache.ResourceEventHandlerFuncs{
-		AddFunc:    func(obj any) { funcs.OnAdd(obj, false) },
-		UpdateFunc: funcs.OnUpdate,
-		DeleteFunc: funcs.OnDelete,
-	})
-	handle(t, inf, cache.ResourceEventHandlerDetailedFuncs{
-		AddFunc:    detailed.OnAdd,
-		UpdateFunc: detailed.OnUpdate,
-		DeleteFunc: detailed.OnDelete,
-	})
-	handle(t, inf, cache.ResourceEventHandlerFuncs{}) // a handler without functions
-	runShared(t, inf)
-	src.Apply(object("a", "2"))
-	remove(t, src, "b")
-	funcs.expect(t, "add a@1", "add b@2", "update a@1->a@3", "delete b@4")
-	detailed.expect(t, "add a@1 initial", "add b@2 initial", "update a@1->a@3", "delete b@4")
-}
-
-func fitsAllWaysToAdd(t *testing.T, s shared) {
-	inf := s.new(informertest.NewSource(object("a", "1")), 10*time.Minute)
-	var plain, period, opts, nothing heard
-	logger, half := klog.Background(), 30*time.Minute
-	add := func(_ sharedRegistration, err error) {
-		t.Helper()
-		wantError(t, false, "add", err)
-	}
-	add(inf.AddEventHandler(&plain))
-	add(inf.AddEventHandlerWithResyncPeriod(&period, half))
-	add(inf.AddEventHandlerWithOptions(&opts, cache.HandlerOptions{Logger: &logger, ResyncPeriod: &half}))
-	add(inf.AddEventHandlerWithOptions(&nothing, cache.HandlerOptions{}))
-	runShared(t, inf)
-	for _, h := range []*heard{&plain, &period, &opts, &nothing} {
-		h.expect(t, "add a@1 initial")
-	}
-	sleepBubble(10*hour + time.Second)
-	about(t, "a handler", 60, plain.resyncs(t))
-	about(t, "a handler with 30 m", 20, period.resyncs(t))
-	about(t, "a handler with options of 30 m", 20, opts.resyncs(t))
-	about(t, "a handler with no options", 60, nothing.resyncs(t))
-	synctest.Wait()
+		"a factory beside others": func(t *testing.T, s shared) {
+			src := two()
+			factory := informers.NewSharedInformerFactory(fake.NewClientset(&corev1.Secret{}), 0)
+			inf := factory.InformerFor(&corev1.ConfigMap{}, func(_ kubernetes.Interface, resync time.Duration) cache.SharedIndexInformer {
+				return s.make(src, &corev1.ConfigMap{}, resync, byNamespace())
+			})
+			lister := factory.Core().V1().ConfigMaps().Lister() // a lister of the factory's informer for the type
+			secrets := factory.Core().V1().Secrets().Informer()
+			stop := make(chan struct{})
+			factory.Start(stop)
+			for kind, synced := range factory.WaitForCacheSync(stop) {
+				if !synced {
+					t.Errorf("%v has not synced", kind)
+				}
+			}
+			checkSynced(t, true, inf, secrets)
+			if obj, err := lister.ConfigMaps("default").Get("a"); err != nil || obj != cached(t, inf, "a") {
+				t.Errorf("the factory's lister has %v (%v)", obj, err)
+			}
+			close(stop)
+			factory.Shutdown()
+		},
+		"filtering handlers": func(t *testing.T, s shared) {
+			src := informertest.NewSource(object("a", "in"), object("b", "out"))
+			inf := s.new(src, 0)
+			var h heard
+			handle(t, inf, cache.FilteringResourceEventHandler{
+				FilterFunc: func(obj any) bool {
+					if tomb, ok := obj.(cache.DeletedFinalStateUnknown); ok {
+						obj = tomb.Obj
+					}
+					return obj.(configMap).Data["value"] == "in"
+				},
+				Handler: &h,
+			})
+			runShared(t, inf)
+			src.Apply(object("b", "in"))
+			src.Apply(object("a", "out"))
+			h.expect(t, "add a@1 initial", "delete a@1", "add b@3")
+			missing(src, func() { remove(t, src, "b") })
+			h.expect(t, "tombstone b@3")
+		},
+		"handlers of functions": func(t *testing.T, s shared) {
+			src := two()
+			inf := s.new(src, 0)
+			var funcs, detailed heard
+			handle(t, inf, cache.ResourceEventHandlerFuncs{
+				AddFunc:    func(obj any) { funcs.OnAdd(obj, false) },
+				UpdateFunc: funcs.OnUpdate,
+				DeleteFunc: funcs.OnDelete,
+			})
+			handle(t, inf, cache.ResourceEventHandlerDetailedFuncs{
+				AddFunc:    detailed.OnAdd,
+				UpdateFunc: detailed.OnUpdate,
+				DeleteFunc: detailed.OnDelete,
+			})
+			handle(t, inf, cache.ResourceEventHandlerFuncs{}) // a handler without functions
+			runShared(t, inf)
+			src.Apply(object("a", "2"))
+			remove(t, src, "b")
+			funcs.expect(t, "add a@1", "add b@2", "update a@1->a@3", "delete b@4")
+			detailed.expect(t, "add a@1 initial", "add b@2 initial", "update a@1->a@3", "delete b@4")
+		},
+		"all ways to add a handler": func(t *testing.T, s shared) {
+			inf := s.new(one(), 10*time.Minute)
+			var handlers [4]heard
+			logger, half := klog.Background(), 30*time.Minute
+			add := func(_ sharedRegistration, err error) {
+				t.Helper()
+				wantError(t, false, "add", err)
+			}
+			add(inf.AddEventHandler(&handlers[0]))
+			add(inf.AddEventHandlerWithOptions(&handlers[1], cache.HandlerOptions{}))
+			add(inf.AddEventHandlerWithResyncPeriod(&handlers[2], half))
+			add(inf.AddEventHandlerWithOptions(&handlers[3], cache.HandlerOptions{Logger: &logger, ResyncPeriod: &half}))
+			runShared(t, inf)
+			for i := range handlers {
+				handlers[i].expect(t, "add a@1 initial")
+			}
+			sleepBubble(10*hour + time.Second)
+			for i, want := range []int{60, 60, 20, 20} {
+				about(t, fmt.Sprint("handler ", i), want, handlers[i].resyncs(t))
+			}
+		},
+	}.inBubbles(t)
 }

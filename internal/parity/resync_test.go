@@ -1,30 +1,164 @@
 package parity_test
 
 import (
+	"fmt"
 	"math"
 	"testing"
 	"testing/synctest"
 	"time"
 
-	"github.com/customcacheinformer/informer/informertest"
+	"k8s.io/client-go/tools/cache"
 )
 
+// Each row has the periods of handlers that are added before the start and of late ones, and
+// how often each handler is resynced within the time.
 func TestSharedResyncs(t *testing.T) {
+	type periods []time.Duration
+	const longest = math.MaxInt64
+	for sentence, test := range map[string]struct {
+		informers time.Duration
+		early     periods
+		late      periods
+		within    time.Duration
+		want      []int
+		ours      []int // if it differs from want
+	}{
+		"come at the informer's period by default": {
+			10 * time.Minute, periods{byDefault, byDefault}, periods{byDefault}, 10 * hour, []int{60, 60, 60}, nil,
+		},
+		"come at the handler's own period": {
+			10 * time.Minute, periods{byDefault, 30 * time.Minute, 2 * hour}, periods{30 * time.Minute}, 20 * hour, []int{120, 40, 10, 40}, nil,
+		},
+		"come only to handlers that want them": {
+			time.Second, periods{0, 2 * time.Second, 3 * time.Second}, periods{0}, hour, []int{0, 1800, 1200, 0}, nil,
+		},
+		"never come if the informer's period is zero": {
+			0, periods{byDefault, time.Minute, 0}, periods{byDefault, time.Minute}, 10 * hour, []int{0, 0, 0, 0, 0}, nil,
+		},
+		// Added to a time, the longest period must not become one that is over already.
+		"never come at the longest period that there is": {
+			24 * hour, periods{longest}, periods{longest}, 48 * hour, []int{0, 0}, nil,
+		},
+		"never come at the longest period of an informer": {
+			longest, periods{longest}, periods{longest}, 48 * hour, []int{0, 0}, nil,
+		},
+		"come each second at the most": {
+			hour, periods{time.Millisecond}, nil, 10 * time.Minute, []int{600}, nil,
+		},
+		"come each second at the most to a late handler": {
+			100 * time.Millisecond, nil, periods{50 * time.Millisecond}, 10 * time.Minute, []int{600}, nil,
+		},
+		"come sooner than the informer's if asked for": {
+			hour, periods{byDefault, time.Minute, byDefault}, periods{time.Minute, byDefault}, 10 * hour, []int{10, 600, 10, 600, 10}, nil,
+		},
+		// client-go resyncs only at whole multiples of the informer's period, and a late handler
+		// at most once in each period.
+		"come at a period between two of client-go's, by ours": {
+			10 * time.Minute, periods{byDefault, 25 * time.Minute}, periods{time.Minute}, 20 * hour, []int{120, 40, 120}, []int{120, 48, 1200},
+		},
+	} {
+		sharedCases{sentence: func(t *testing.T, s shared) {
+			r := runResynced(t, s, test.informers, test.early...)
+			r.add(t, test.late...)
+			sleepBubble(test.within + time.Second/2)
+			want := test.want
+			if s.ours() && test.ours != nil {
+				want = test.ours
+			}
+			for i, h := range r.handlers {
+				if want[i] == 0 {
+					h.expect(t)
+				} else {
+					about(t, fmt.Sprint("handler ", i), want[i], h.resyncs(t))
+				}
+			}
+		}}.inBubbles(t)
+	}
 	sharedCases{
-		"come as updates from an object to itself":             resyncIsNoChange,
-		"come at the informer's period by default":             resyncByDefault,
-		"come at the handler's own period":                     resyncAtOnesOwnPeriod,
-		"come only to handlers that want them":                 resyncOnlyWhoWants,
-		"never come if the informer's period is zero":          resyncNever,
-		"never come at the longest period that there is":       resyncAtTheLongestPeriod,
-		"come each second at the most":                         resyncEachSecond,
-		"come sooner than the informer's if asked for":         resyncSooner,
-		"come at a period between two of client-go's, by ours": resyncBetween,
-		"of a late handler come after its first calls":         resyncOfALateHandler,
-		"do not come before the first list":                    resyncNotBeforeTheList,
-		"go on while the source is away, with ours":            resyncWhileTheSourceIsAway,
-		"bring what the cache holds":                           resyncOfTheCache,
-		"do not come once stopped or removed":                  resyncNotOnceGone,
+		"come as updates from an object to itself": func(t *testing.T, s shared) {
+			r := runResynced(t, s, time.Minute, byDefault)
+			r.src.Apply(object("b", "1"))
+			r.src.Apply(object("a", "2"))
+			r.handlers[0].expect(t, "add b@2", "update a@1->a@3")
+			sleepBubble(90 * time.Second)
+			r.handlers[0].expect(t, "resync a@3", "resync b@2")
+		},
+		"of a late handler come after its first calls": func(t *testing.T, s shared) {
+			inf := s.new(two(), 10*time.Minute)
+			runShared(t, inf)
+			sleepBubble(hour)
+			g := newGate()
+			h := heard{hook: g.wait}
+			handle(t, inf, &h)
+			sleepBubble(25 * time.Minute) // blocked in the first call while resyncs are due
+			close(g.open)
+			sleepBubble(time.Second)
+			events := h.take()
+			for i, event := range events {
+				if initial := event == "add a@1 initial" || event == "add b@2 initial"; initial != (i < 2) {
+					t.Fatalf("the handler got %q", events)
+				}
+			}
+			sleepBubble(10 * time.Minute)
+			h.expect(t, "resync a@1", "resync b@2")
+		},
+		"do not come before the first list": func(t *testing.T, s shared) {
+			src, release := held()
+			inf := s.new(src, time.Minute)
+			if err := inf.GetIndexer().Add(object("a", "seeded")); err != nil {
+				t.Fatal(err)
+			}
+			h := listen(t, inf)
+			runShared(t, inf)
+			h.take() // another case tests the events of seeded objects
+			sleepBubble(hour)
+			h.expect(t)
+			release()
+			synctest.Wait()
+			h.take()
+			sleepBubble(90 * time.Second)
+			h.expect(t, "resync a@1", "resync b@2")
+		},
+		"go on while the source is away, with ours": func(t *testing.T, s shared) {
+			r := runResynced(t, s, time.Minute, byDefault)
+			h := r.handlers[0]
+			refuseLists(r.src, -1)
+			r.src.Expire()
+			synctest.Wait()
+			h.take()
+			sleepBubble(hour + time.Second)
+			if s.ours() {
+				// Our resync belongs to the handler, not to the reflector that reads the source.
+				about(t, "a handler", 60, h.resyncs(t))
+			} else {
+				h.expect(t)
+			}
+		},
+		"bring what the cache holds": func(t *testing.T, s shared) {
+			r := runResynced(t, s, 10*time.Minute, byDefault)
+			for range 3 {
+				r.src.Apply(object("b", "1"))
+				r.src.Apply(object("c", "1"))
+				remove(t, r.src, "b")
+				synctest.Wait()
+				r.handlers[0].take()
+				sleepBubble(10 * time.Minute)
+				r.handlers[0].expect(t, "resync a@1", "resync c@3")
+			}
+		},
+		"do not come once stopped or removed": func(t *testing.T, s shared) {
+			inf := s.new(two(), time.Minute)
+			removed, stays := listen(t, inf), listen(t, inf)
+			stop := runShared(t, inf)
+			removed.take()
+			wantError(t, false, "remove", inf.RemoveEventHandler(removed.reg))
+			sleepBubble(90 * time.Second)
+			removed.expect(t)
+			stop()
+			stays.take()
+			sleepBubble(hour)
+			stays.expect(t)
+		},
 	}.inBubbles(t)
 }
 
@@ -36,215 +170,34 @@ func about(t *testing.T, who string, want, got int) {
 	}
 }
 
-// runResynced runs an informer of the object a, with a handler for each of periods, and drops
-// the first events. It returns the source, the handlers, and a function that adds a late
-// handler.
-func runResynced(t *testing.T, s shared, resync time.Duration, periods ...time.Duration) (*source, []*heard, func(period time.Duration) *heard) {
+// resynced is a running informer of the object a, with handlers of several periods.
+type resynced struct {
+	src      *source
+	inf      cache.SharedIndexInformer
+	handlers []*heard
+}
+
+// runResynced runs an informer with a handler for each of periods, and drops the first events.
+func runResynced(t *testing.T, s shared, resync time.Duration, periods ...time.Duration) *resynced {
 	t.Helper()
-	src := informertest.NewSource(object("a", "1"))
-	inf := s.new(src, resync)
-	var handlers []*heard
-	add := func(period time.Duration) *heard {
-		h := &heard{}
-		handleEvery(t, inf, h, period)
-		return h
-	}
+	src := one()
+	r := &resynced{src: src, inf: s.new(src, resync)}
 	for _, period := range periods {
-		handlers = append(handlers, add(period))
+		r.handlers = append(r.handlers, listenEvery(t, r.inf, period))
 	}
-	runShared(t, inf)
-	for _, h := range handlers {
+	runShared(t, r.inf)
+	for _, h := range r.handlers {
 		h.expect(t, "add a@1 initial")
 	}
-	return src, handlers, func(period time.Duration) *heard {
-		h := add(period)
+	return r
+}
+
+// add adds late handlers, and drops their first events.
+func (r *resynced) add(t *testing.T, periods ...time.Duration) {
+	t.Helper()
+	for _, period := range periods {
+		h := listenEvery(t, r.inf, period)
 		h.expect(t, "add a@1 initial")
-		return h
+		r.handlers = append(r.handlers, h)
 	}
-}
-
-const byDefault = -1 // the informer's own resync period
-
-func resyncIsNoChange(t *testing.T, s shared) {
-	src, handlers, _ := runResynced(t, s, time.Minute, byDefault)
-	src.Apply(object("b", "1"))
-	src.Apply(object("a", "2"))
-	handlers[0].expect(t, "add b@2", "update a@1->a@3")
-	sleepBubble(90 * time.Second)
-	handlers[0].expect(t, "resync a@3", "resync b@2")
-}
-
-func resyncByDefault(t *testing.T, s shared) {
-	_, handlers, late := runResynced(t, s, 10*time.Minute, byDefault, byDefault)
-	handlers = append(handlers, late(byDefault))
-	sleepBubble(10*hour + time.Second)
-	for _, h := range handlers {
-		about(t, "a handler", 60, h.resyncs(t))
-	}
-}
-
-func resyncAtOnesOwnPeriod(t *testing.T, s shared) {
-	_, handlers, late := runResynced(t, s, 10*time.Minute, byDefault, 30*time.Minute, 2*hour)
-	handlers = append(handlers, late(30*time.Minute))
-	sleepBubble(20*hour + time.Second)
-	about(t, "a handler", 120, handlers[0].resyncs(t))
-	about(t, "a handler with 30 m", 40, handlers[1].resyncs(t))
-	about(t, "a handler with 2 h", 10, handlers[2].resyncs(t))
-	about(t, "a late handler with 30 m", 40, handlers[3].resyncs(t))
-}
-
-func resyncOnlyWhoWants(t *testing.T, s shared) {
-	_, handlers, late := runResynced(t, s, time.Second, 0, 2*time.Second, 3*time.Second)
-	never := late(0)
-	sleepBubble(2*time.Second + time.Second/2)
-	about(t, "the handler with 2 s", 1, handlers[1].resyncs(t))
-	sleepBubble(hour)
-	about(t, "the handler with 2 s", 1800, handlers[1].resyncs(t))
-	about(t, "the handler with 3 s", 1200, handlers[2].resyncs(t))
-	handlers[0].expect(t)
-	never.expect(t)
-}
-
-func resyncNever(t *testing.T, s shared) {
-	_, handlers, late := runResynced(t, s, 0, byDefault, time.Minute, 0)
-	handlers = append(handlers, late(byDefault), late(time.Minute))
-	sleepBubble(10 * hour)
-	for _, h := range handlers {
-		h.expect(t)
-	}
-}
-
-// Added to a time, the longest period must not become one that is over already.
-func resyncAtTheLongestPeriod(t *testing.T, s shared) {
-	for _, informers := range []time.Duration{24 * hour, math.MaxInt64} {
-		_, handlers, late := runResynced(t, s, informers, math.MaxInt64)
-		handlers = append(handlers, late(math.MaxInt64))
-		sleepBubble(48 * hour)
-		for _, h := range handlers {
-			h.expect(t)
-		}
-	}
-}
-
-func resyncEachSecond(t *testing.T, s shared) {
-	_, handlers, _ := runResynced(t, s, hour, time.Millisecond)
-	sleepBubble(10*time.Minute + time.Second/2)
-	about(t, "a handler with 1 ms", 600, handlers[0].resyncs(t))
-
-	_, _, late := runResynced(t, s, 100*time.Millisecond)
-	h := late(50 * time.Millisecond)
-	sleepBubble(10*time.Minute + time.Second/2)
-	about(t, "a late handler with 50 ms", 600, h.resyncs(t))
-}
-
-func resyncSooner(t *testing.T, s shared) {
-	_, handlers, late := runResynced(t, s, hour, byDefault, time.Minute, byDefault)
-	handlers = append(handlers, late(time.Minute), late(byDefault))
-	sleepBubble(10*hour + time.Second)
-	about(t, "a handler that came before the sooner one", 10, handlers[0].resyncs(t))
-	about(t, "the handler with 1 m", 600, handlers[1].resyncs(t))
-	about(t, "a handler that came after the sooner one", 10, handlers[2].resyncs(t))
-	about(t, "a late handler with 1 m", 600, handlers[3].resyncs(t))
-	about(t, "a late handler", 10, handlers[4].resyncs(t))
-}
-
-// client-go resyncs only at whole multiples of the informer's period, and a late handler at
-// most once in each period.
-func resyncBetween(t *testing.T, s shared) {
-	_, handlers, late := runResynced(t, s, 10*time.Minute, byDefault, 25*time.Minute)
-	handlers = append(handlers, late(time.Minute))
-	sleepBubble(20*hour + time.Second)
-	between, soon := 40, 120
-	if s.ours() {
-		between, soon = 48, 1200
-	}
-	about(t, "a handler with 10 m", 120, handlers[0].resyncs(t))
-	about(t, "a handler with 25 m", between, handlers[1].resyncs(t))
-	about(t, "a late handler with 1 m", soon, handlers[2].resyncs(t))
-}
-
-func resyncOfALateHandler(t *testing.T, s shared) {
-	src := two()
-	inf := s.new(src, 10*time.Minute)
-	runShared(t, inf)
-	sleepBubble(hour)
-	g := newGate()
-	h := heard{hook: g.wait}
-	handle(t, inf, &h)
-	sleepBubble(25 * time.Minute) // blocked in the first call while resyncs are due
-	close(g.open)
-	sleepBubble(time.Second)
-	events := h.take()
-	for i, event := range events {
-		if initial := event == "add a@1 initial" || event == "add b@2 initial"; initial != (i < 2) {
-			t.Fatalf("the handler got %q", events)
-		}
-	}
-	sleepBubble(10 * time.Minute)
-	h.expect(t, "resync a@1", "resync b@2")
-}
-
-func resyncNotBeforeTheList(t *testing.T, s shared) {
-	src := informertest.NewSource(object("a", "1"))
-	src.SetFaults(informertest.Faults{HoldLists: true, RejectWatchList: true})
-	release := func() { src.SetFaults(informertest.Faults{RejectWatchList: true}) }
-	inf := s.new(src, time.Minute)
-	if err := inf.GetIndexer().Add(object("a", "seeded")); err != nil {
-		t.Fatal(err)
-	}
-	var h heard
-	handle(t, inf, &h)
-	runShared(t, inf)
-	h.take() // another case tests the events of seeded objects
-	sleepBubble(hour)
-	h.expect(t)
-	release()
-	synctest.Wait()
-	h.take()
-	sleepBubble(90 * time.Second)
-	h.expect(t, "resync a@1")
-}
-
-func resyncWhileTheSourceIsAway(t *testing.T, s shared) {
-	src, handlers, _ := runResynced(t, s, time.Minute, byDefault)
-	refuseLists(src, -1)
-	src.Expire()
-	synctest.Wait()
-	handlers[0].take()
-	sleepBubble(hour + time.Second)
-	if s.ours() {
-		// Our resync belongs to the handler, not to the reflector that reads the source.
-		about(t, "a handler", 60, handlers[0].resyncs(t))
-	} else {
-		handlers[0].expect(t)
-	}
-}
-
-func resyncOfTheCache(t *testing.T, s shared) {
-	src, handlers, _ := runResynced(t, s, 10*time.Minute, byDefault)
-	for range 3 {
-		src.Apply(object("b", "1"))
-		src.Apply(object("c", "1"))
-		remove(t, src, "b")
-		synctest.Wait()
-		handlers[0].take()
-		sleepBubble(10 * time.Minute)
-		handlers[0].expect(t, "resync a@1", "resync c@3")
-	}
-}
-
-func resyncNotOnceGone(t *testing.T, s shared) {
-	inf := s.new(two(), time.Minute)
-	var removed, stays heard
-	reg := handle(t, inf, &removed)
-	handle(t, inf, &stays)
-	stop := runShared(t, inf)
-	removed.take()
-	wantError(t, false, "remove", inf.RemoveEventHandler(reg))
-	sleepBubble(90 * time.Second)
-	removed.expect(t)
-	stop()
-	stays.take()
-	sleepBubble(hour)
-	stays.expect(t)
 }

@@ -19,13 +19,99 @@ import (
 
 func TestSharedHandlersUnderLoad(t *testing.T) {
 	sharedCases{
-		"lose nothing while others come and go":     loadOfJoins,
-		"lose nothing when added while it starts":   loadOfStarts,
-		"may add and remove handlers in each call":  loadOfCallsThatJoin,
-		"are not called after the informer stopped": loadAndStop,
+		"lose nothing while others come and go": func(t *testing.T, s shared) {
+			checkJoins(t, s, func() {}, func(*source, int) {})
+		},
+		"lose nothing when added while it starts": func(t *testing.T, s shared) {
+			for range 20 {
+				src := informertest.NewSource(object("0-0", "first"), object("0-1", "first"))
+				inf := s.new(src, 0)
+				handlers := make([]witness, 5)
+				var adders sync.WaitGroup
+				for i := range handlers {
+					adders.Go(func() {
+						handle(t, inf, &handlers[i])
+						inf.HasSynced()
+						inf.IsStopped()
+						inf.LastSyncResourceVersion()
+					})
+				}
+				goShared(t, inf)
+				adders.Wait()
+				src.Apply(object("0-0", "last"))
+				for i := range handlers {
+					handlers[i].await(src)
+					handlers[i].close(t)
+				}
+			}
+		},
+		"may add and remove handlers in each call": func(t *testing.T, s shared) {
+			src := informertest.NewSource(object("0-0", "first"))
+			inf := s.new(src, 0)
+			joined := make(chan sharedRegistration, 10)
+			var f witness
+			others := make([]witness, 100)
+			next := 0
+			var stopping atomic.Bool // f's last call may still be under way then
+			f.also = func() {
+				if len(joined) == cap(joined) {
+					wantError(t, false, "remove", inf.RemoveEventHandler(<-joined))
+				} else if next < len(others) {
+					reg, err := inf.AddEventHandler(&others[next])
+					if err == nil {
+						joined <- reg
+						next++
+					} else if !stopping.Load() {
+						t.Error(err)
+					}
+				}
+			}
+			handle(t, inf, &f)
+			stop := goShared(t, inf)
+			churn(src, 100, func(int) {})
+			f.await(src)
+			stopping.Store(true)
+			stop()
+			f.close(t)
+			for i := range others {
+				others[i].close(t)
+			}
+		},
+		"are not called after the informer stopped": func(t *testing.T, s shared) {
+			src := informertest.NewSource(object("0-0", "first"))
+			inf := s.new(src, 0)
+			handlers := make([]witness, 10)
+			begun := make(chan struct{})
+			handlers[0].also = sync.OnceFunc(func() { close(begun) })
+			for i := range handlers {
+				handle(t, inf, &handlers[i])
+			}
+			stop := goShared(t, inf)
+			churn(src, 100, func(i int) {
+				if i == 50 {
+					<-begun
+					stop()
+					for i := range handlers {
+						handlers[i].close(t)
+					}
+				}
+			})
+			checkStopped(t, inf, true)
+			for i := range handlers {
+				handlers[i].close(t)
+			}
+		},
 	}.inRealTime(t)
 	sharedCases{
-		"lose nothing across relists": loadOfRelists, // in a bubble, because a back-off then takes no time
+		"lose nothing across relists": func(t *testing.T, s shared) {
+			// The time of a bubble stands still while any of its goroutines can run.
+			checkJoins(t, s, func() { time.Sleep(100 * time.Millisecond) }, func(src *source, i int) {
+				if i%50 == 0 {
+					src.Expire()
+					time.Sleep(10 * time.Second)
+				}
+			})
+		},
 	}.inBubbles(t)
 }
 
@@ -152,20 +238,6 @@ func churn(src *source, each int, also func(i int)) {
 	writers.Wait()
 }
 
-func loadOfJoins(t *testing.T, s shared) {
-	checkJoins(t, s, func() {}, func(*source, int) {})
-}
-
-func loadOfRelists(t *testing.T, s shared) {
-	// The time of a bubble stands still while any of its goroutines can run.
-	checkJoins(t, s, func() { time.Sleep(100 * time.Millisecond) }, func(src *source, i int) {
-		if i%50 == 0 {
-			src.Expire()
-			time.Sleep(10 * time.Second)
-		}
-	})
-}
-
 func checkJoins(t *testing.T, s shared, pause func(), also func(src *source, i int)) {
 	src := informertest.NewSource(object("0-0", "first"))
 	inf := s.make(src, &corev1.ConfigMap{}, 0, byNamespace())
@@ -189,12 +261,9 @@ func checkJoins(t *testing.T, s shared, pause func(), also func(src *source, i i
 				if i > 0 {
 					<-reg.HasSyncedChecker().Done()
 				}
-				if _, err := inf.GetIndexer().ByIndex(cache.NamespaceIndex, "default"); err != nil {
-					t.Error(err)
-				}
-				if err := shutDown(inf, reg); err != nil {
-					t.Error(err)
-				}
+				_, err := inf.GetIndexer().ByIndex(cache.NamespaceIndex, "default")
+				wantError(t, false, "ByIndex", err)
+				wantError(t, false, "shut down", shutDown(inf, reg))
 				f.close(t)
 			}
 		})
@@ -211,92 +280,4 @@ func checkJoins(t *testing.T, s shared, pause func(), also func(src *source, i i
 	last.await(src)
 	first.close(t)
 	last.close(t)
-}
-
-func loadOfStarts(t *testing.T, s shared) {
-	for range 20 {
-		src := informertest.NewSource(object("0-0", "first"), object("0-1", "first"))
-		inf := s.new(src, 0)
-		handlers := make([]witness, 5)
-		var adders sync.WaitGroup
-		for i := range handlers {
-			adders.Go(func() {
-				handle(t, inf, &handlers[i])
-				inf.HasSynced()
-				inf.IsStopped()
-				inf.LastSyncResourceVersion()
-			})
-		}
-		goShared(t, inf)
-		adders.Wait()
-		src.Apply(object("0-0", "last"))
-		for i := range handlers {
-			handlers[i].await(src)
-			handlers[i].close(t)
-		}
-	}
-}
-
-func loadOfCallsThatJoin(t *testing.T, s shared) {
-	src := informertest.NewSource(object("0-0", "first"))
-	inf := s.new(src, 0)
-	joined := make(chan sharedRegistration, 10)
-	var f witness
-	others := make([]witness, 100)
-	next := 0
-	var stopping atomic.Bool // f's last call may still be under way then
-	f.also = func() {
-		if len(joined) == cap(joined) {
-			if err := inf.RemoveEventHandler(<-joined); err != nil {
-				t.Error(err)
-			}
-		} else if next < len(others) {
-			reg, err := inf.AddEventHandler(&others[next])
-			if err != nil {
-				if !stopping.Load() {
-					t.Error(err)
-				}
-				return
-			}
-			joined <- reg
-			next++
-		}
-	}
-	handle(t, inf, &f)
-	stop := goShared(t, inf)
-	churn(src, 100, func(int) {})
-	f.await(src)
-	stopping.Store(true)
-	stop()
-	f.close(t)
-	for i := range others {
-		others[i].close(t)
-	}
-}
-
-func loadAndStop(t *testing.T, s shared) {
-	src := informertest.NewSource(object("0-0", "first"))
-	inf := s.new(src, 0)
-	handlers := make([]witness, 10)
-	begun := make(chan struct{})
-	handlers[0].also = sync.OnceFunc(func() { close(begun) })
-	for i := range handlers {
-		handle(t, inf, &handlers[i])
-	}
-	stop := goShared(t, inf)
-	churn(src, 100, func(i int) {
-		if i == 50 {
-			<-begun
-			stop()
-			for i := range handlers {
-				handlers[i].close(t)
-			}
-		}
-	})
-	if !inf.IsStopped() {
-		t.Error("not stopped")
-	}
-	for i := range handlers {
-		handlers[i].close(t)
-	}
 }

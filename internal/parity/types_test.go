@@ -2,6 +2,7 @@ package parity_test
 
 import (
 	"fmt"
+	"reflect"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -21,67 +22,66 @@ import (
 )
 
 func TestSharedTypes(t *testing.T) {
+	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "secret", ResourceVersion: "1007"}}
+	widget, gadget := unstructuredOf("Widget"), unstructuredOf("Gadget")
+	widgetMeta, gadgetMeta := metadataOf("Widget"), metadataOf("Gadget")
 	sharedCases{
-		"may be unstructured":                                  unstructuredObjects,
-		"may be unstructured, of any kind":                     unstructuredOfAnyKind,
-		"may be nothing but metadata":                          metadataObjects,
-		"may be left open":                                     objectsOfAnyType,
-		"may have no namespace":                                objectsWithoutANamespace,
-		"that are not expected are not told, those after them": otherTypes,
-		"of metadata are not told apart by kind":               metadataOfAnotherKind,
+		"may be unstructured": func(t *testing.T, s shared) {
+			checkType(t, s, widget("", ""), widget, nil, gadget("gadget", "1"), object("typed", "1"))
+		},
+		"may be unstructured, of any kind": func(t *testing.T, s shared) {
+			checkType(t, s, &unstructured.Unstructured{}, widget, gadget("gadget", "1"))
+		},
+		"may be nothing but metadata, whose kind does not matter": func(t *testing.T, s shared) {
+			checkType(t, s, widgetMeta("", ""), widgetMeta, gadgetMeta("gadget", "1"), widget("other", "1"))
+		},
+		"may be left open": func(t *testing.T, s shared) {
+			checkType(t, s, nil, object, secret)
+		},
+		"may have no namespace": func(t *testing.T, s shared) {
+			src := informertest.NewSource(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"}})
+			inf := s.make(src, &corev1.Node{}, 0, cache.Indexers{})
+			h := listen(t, inf)
+			runShared(t, inf)
+			if _, exists, err := inf.GetStore().GetByKey("n"); !exists || err != nil {
+				t.Errorf("the node is in the store: %t (%v)", exists, err)
+			}
+			missing(src, func() {
+				if _, err := src.Delete(types.NamespacedName{Name: "n"}); err != nil {
+					t.Fatal(err)
+				}
+			})
+			h.expect(t, "add n@1 initial", "tombstone n@1")
+		},
+		"that are not expected are not told, those after them": func(t *testing.T, s shared) {
+			src := two()
+			inf, h := settled(t, s, src)
+			inject(src, secret)
+			src.Inject(watch.Event{Type: watch.Deleted, Object: &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "a"}}})
+			inject(src, widget("widget", "1"))
+			src.Apply(object("c", "1"))
+			h.expect(t, "add c@3")
+			checkShared(t, inf, "a@1", "b@2", "c@3")
+		},
 	}.inBubbles(t)
 }
 
-var (
-	widgetKind = schema.GroupVersionKind{Group: "example.com", Version: "v1", Kind: "Widget"}
-	gadgetKind = schema.GroupVersionKind{Group: "example.com", Version: "v1", Kind: "Gadget"}
-)
-
-func unstructuredOf(kind schema.GroupVersionKind, name, value string) *unstructured.Unstructured {
-	u := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{"value": value}}}
-	u.SetGroupVersionKind(kind)
-	u.SetNamespace("default")
-	u.SetName(name)
-	return u
+func unstructuredOf(kind string) func(name, value string) *unstructured.Unstructured {
+	return func(name, value string) *unstructured.Unstructured {
+		u := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{"value": value}}}
+		u.SetGroupVersionKind(schema.GroupVersionKind{Group: "example.com", Version: "v1", Kind: kind})
+		u.SetNamespace("default")
+		u.SetName(name)
+		return u
+	}
 }
 
-func metadataOf(kind schema.GroupVersionKind, name, value string) *metav1.PartialObjectMetadata {
-	m := &metav1.PartialObjectMetadata{}
-	m.SetGroupVersionKind(kind)
-	m.Namespace, m.Name, m.Labels = "default", name, map[string]string{"value": value}
-	return m
-}
-
-// checkFollowsType runs an informer of a new source with an object a, makes changes, and
-// checks the handler's events. It returns the source, the handler and the informer.
-func checkFollowsType[T informer.Object](t *testing.T, s shared, example runtime.Object, newObject func(name, value string) T) (*informertest.Source[T], *heard, cache.SharedIndexInformer) {
-	t.Helper()
-	src := informertest.NewSource(newObject("a", "1"))
-	inf := s.make(src, example, 0, cache.Indexers{})
-	h := &heard{}
-	handle(t, inf, h)
-	runShared(t, inf)
-	h.expect(t, "add a@1 initial")
-	src.Apply(newObject("a", "2"))
-	src.Apply(newObject("b", "1"))
-	h.expect(t, "update a@1->a@2", "add b@3")
-	if _, err := src.Delete(keyOf("b")); err != nil {
-		t.Fatal(err)
+func metadataOf(kind string) func(name, value string) *metav1.PartialObjectMetadata {
+	return func(name, value string) *metav1.PartialObjectMetadata {
+		m := &metav1.PartialObjectMetadata{ObjectMeta: object(name, value).ObjectMeta}
+		m.SetGroupVersionKind(schema.GroupVersionKind{Group: "example.com", Version: "v1", Kind: kind})
+		return m
 	}
-	h.expect(t, "delete b@4")
-	if obj, ok := cached(t, inf, "a").(T); !ok {
-		t.Errorf("the store has a %T", obj)
-	}
-	src.SetFaults(informertest.Faults{Mute: true})
-	if _, err := src.Delete(keyOf("a")); err != nil {
-		t.Fatal(err)
-	}
-	src.Apply(newObject("c", "1"))
-	src.Expire()
-	src.SetFaults(informertest.Faults{})
-	sleepBubble(time.Minute)
-	h.expect(t, "tombstone a@2", "add c@6")
-	return src, h, inf
 }
 
 // inject sends obj to the watches of src, as an added object.
@@ -89,141 +89,91 @@ func inject[T informer.Object](src *informertest.Source[T], obj runtime.Object) 
 	src.Inject(watch.Event{Type: watch.Added, Object: obj})
 }
 
-func unstructuredObjects(t *testing.T, s shared) {
-	example := &unstructured.Unstructured{}
-	example.SetGroupVersionKind(widgetKind)
-	src, h, _ := checkFollowsType(t, s, example, func(name, value string) *unstructured.Unstructured {
-		return unstructuredOf(widgetKind, name, value)
-	})
-	inject(src, unstructuredOf(gadgetKind, "gadget", "1"))
-	inject(src, object("typed", "1"))
-	src.Apply(unstructuredOf(widgetKind, "d", "1"))
-	h.expect(t, "add d@8")
-}
-
-func unstructuredOfAnyKind(t *testing.T, s shared) {
-	src, h, _ := checkFollowsType(t, s, &unstructured.Unstructured{}, func(name, value string) *unstructured.Unstructured {
-		return unstructuredOf(widgetKind, name, value)
-	})
-	inject(src, unstructuredOf(gadgetKind, "gadget", "1"))
-	h.expect(t, "add gadget@")
-}
-
-func metadataObjects(t *testing.T, s shared) {
-	example := &metav1.PartialObjectMetadata{}
-	example.SetGroupVersionKind(widgetKind)
-	src, h, _ := checkFollowsType(t, s, example, func(name, value string) *metav1.PartialObjectMetadata {
-		return metadataOf(widgetKind, name, value)
-	})
-	inject(src, unstructuredOf(widgetKind, "other", "1"))
-	src.Apply(metadataOf(widgetKind, "d", "1"))
-	h.expect(t, "add d@8")
-}
-
-func metadataOfAnotherKind(t *testing.T, s shared) {
-	example := &metav1.PartialObjectMetadata{}
-	example.SetGroupVersionKind(widgetKind)
-	src, h, _ := checkFollowsType(t, s, example, func(name, value string) *metav1.PartialObjectMetadata {
-		return metadataOf(widgetKind, name, value)
-	})
-	inject(src, metadataOf(gadgetKind, "gadget", "1"))
-	h.expect(t, "add gadget@")
-}
-
-func objectsOfAnyType(t *testing.T, s shared) {
-	src, h, inf := checkFollowsType(t, s, nil, object)
-	inject(src, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "secret", ResourceVersion: "1007"}})
-	h.expect(t, "add secret@7")
-	if _, ok := cached(t, inf, "secret").(*corev1.Secret); !ok {
-		t.Error("the secret is not in the store")
-	}
-}
-
-func objectsWithoutANamespace(t *testing.T, s shared) {
-	src := informertest.NewSource(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"}})
-	inf := s.make(src, &corev1.Node{}, 0, cache.Indexers{})
-	var h heard
-	handle(t, inf, &h)
+// checkType runs an informer of a source of new objects, and checks what its handler hears of
+// changes. Then the watch sends an object of another kind that belongs to the type nevertheless,
+// unless kin is nil, and strangers that do not.
+func checkType[T informer.Object](t *testing.T, s shared, example runtime.Object, newObject func(name, value string) T, kin runtime.Object, strangers ...runtime.Object) {
+	t.Helper()
+	src := informertest.NewSource(newObject("a", "1"))
+	inf := s.make(src, example, 0, cache.Indexers{})
+	h := listen(t, inf)
 	runShared(t, inf)
-	if _, exists, err := inf.GetStore().GetByKey("n"); !exists || err != nil {
-		t.Errorf("the node is in the store: %t (%v)", exists, err)
+	h.expect(t, "add a@1 initial")
+	src.Apply(newObject("a", "2"))
+	src.Apply(newObject("b", "1"))
+	h.expect(t, "update a@1->a@2", "add b@3")
+	remove(t, src, "b")
+	h.expect(t, "delete b@4")
+	if obj, ok := cached(t, inf, "a").(T); !ok {
+		t.Errorf("the store has a %T", obj)
 	}
-	src.SetFaults(informertest.Faults{Mute: true})
-	if _, err := src.Delete(types.NamespacedName{Name: "n"}); err != nil {
-		t.Fatal(err)
-	}
-	src.Expire()
-	src.SetFaults(informertest.Faults{})
-	sleepBubble(time.Minute)
-	h.expect(t, "add n@1 initial", "tombstone n@1")
-}
+	missing(src, func() {
+		remove(t, src, "a")
+		src.Apply(newObject("c", "1"))
+	})
+	h.expect(t, "tombstone a@2", "add c@6")
 
-func otherTypes(t *testing.T, s shared) {
-	src, inf, h := settled(t, s)
-	inject(src, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "secret"}})
-	src.Inject(watch.Event{Type: watch.Deleted, Object: &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "a"}}})
-	inject(src, unstructuredOf(widgetKind, "widget", "1"))
-	src.Apply(object("c", "1"))
-	h.expect(t, "add c@3")
-	checkShared(t, inf, "a@1", "b@2", "c@3")
+	for _, stranger := range strangers {
+		inject(src, stranger)
+	}
+	want := []string{"add d@8"}
+	if kin != nil {
+		inject(src, kin)
+		want = append(want, "add "+stateOf(kin))
+	}
+	src.Apply(newObject("d", "1"))
+	h.expect(t, want...)
+	if kin == nil {
+		return
+	}
+	if obj := cached(t, inf, kin.(metav1.Object).GetName()); reflect.TypeOf(obj) != reflect.TypeOf(kin) {
+		t.Errorf("the store has a %T", obj)
+	}
 }
 
 // The objects of client-go's fakes have no resourceVersion, so every update looks like no
 // change.
 func TestSharedOverAFakeClientset(t *testing.T) {
 	sharedCases{
-		"hears of updates":                          fakeWithoutResyncs,
-		"hears of updates with resyncs, of its own": fakeWithResyncs,
-		"hears of updates with resyncs of others":   fakeWithResyncsOfOthers,
+		"hears of updates": func(t *testing.T, s shared) {
+			checkFake(t, s, true, 0, byDefault)
+		},
+		"hears of updates with resyncs, of its own": func(t *testing.T, s shared) {
+			checkFake(t, s, true, 10*time.Minute, byDefault)
+		},
+		"hears of updates with resyncs of others": func(t *testing.T, s shared) {
+			// In ours every event of a watch is a change, even if the resourceVersion is the same.
+			checkFake(t, s, s.ours(), 10*time.Minute, byDefault, 0)
+		},
 	}.inBubbles(t)
 }
 
-// runFake runs an informer of a fake clientset that has the object a, with a handler for each
-// of periods. After 15 minutes it drops the handlers' events, and then updates the object
-// three times.
-func runFake(t *testing.T, s shared, resync time.Duration, periods ...time.Duration) []*heard {
+// checkFake runs an informer of a fake clientset that has the object a, with a handler for each
+// of periods. After 15 minutes it updates the object three times, and checks whether the last
+// handler hears of that.
+func checkFake(t *testing.T, s shared, hears bool, resync time.Duration, periods ...time.Duration) {
 	t.Helper()
 	client := fake.NewClientset(object("a", "1")).CoreV1().ConfigMaps("default")
 	inf := s.new(informer.ListWatch(client), resync)
-	var handlers []*heard
+	var last *heard
 	for _, period := range periods {
-		h := &heard{}
-		handleEvery(t, inf, h, period)
-		handlers = append(handlers, h)
+		last = listenEvery(t, inf, period)
 	}
 	runShared(t, inf)
 	sleepBubble(15 * time.Minute)
-	for _, h := range handlers {
-		h.take()
-	}
+	last.take()
+	var want []string
 	for i := range 3 {
 		if _, err := client.Update(t.Context(), object("a", fmt.Sprint(i+2)), metav1.UpdateOptions{}); err != nil {
 			t.Fatal(err)
 		}
 		synctest.Wait()
+		if hears {
+			want = append(want, "update a@->a@")
+		}
 	}
-	if got := cached(t, inf, "a").(configMap).Data["value"]; got != "4" {
+	last.expect(t, want...)
+	if got := valueOf(t, inf, "a"); got != "4" {
 		t.Errorf("the store has the value %s", got)
-	}
-	return handlers
-}
-
-func fakeWithoutResyncs(t *testing.T, s shared) {
-	handlers := runFake(t, s, 0, byDefault)
-	handlers[0].expect(t, "update a@->a@", "update a@->a@", "update a@->a@")
-}
-
-func fakeWithResyncs(t *testing.T, s shared) {
-	handlers := runFake(t, s, 10*time.Minute, byDefault)
-	handlers[0].expect(t, "update a@->a@", "update a@->a@", "update a@->a@")
-}
-
-func fakeWithResyncsOfOthers(t *testing.T, s shared) {
-	handlers := runFake(t, s, 10*time.Minute, byDefault, 0)
-	if s.ours() {
-		// Every event of a watch is a change, even if the resourceVersion is the same.
-		handlers[1].expect(t, "update a@->a@", "update a@->a@", "update a@->a@")
-	} else {
-		handlers[1].expect(t)
 	}
 }
