@@ -148,21 +148,22 @@ func goShared(t *testing.T, inf cache.SharedIndexInformer) (stop func()) {
 	return stop
 }
 
-// follow runs an informer of src with one handler, which was added before the start.
-func follow(t *testing.T, s shared, src cache.ListerWatcher) (cache.SharedIndexInformer, *heard) {
+// follow runs an informer of src with one handler, which was added before the start. It returns
+// src too.
+func follow[S cache.ListerWatcher](t *testing.T, s shared, src S) (S, cache.SharedIndexInformer, *heard) {
 	t.Helper()
 	inf := s.new(src, 0)
 	h := listen(t, inf)
 	runShared(t, inf)
-	return inf, h
+	return src, inf, h
 }
 
 // settled is like follow, and drops the handler's first events.
-func settled(t *testing.T, s shared, src cache.ListerWatcher) (cache.SharedIndexInformer, *heard) {
+func settled(t *testing.T, s shared, src *source) (*source, cache.SharedIndexInformer, *heard) {
 	t.Helper()
-	inf, h := follow(t, s, src)
+	_, inf, h := follow(t, s, src)
 	h.take()
-	return inf, h
+	return src, inf, h
 }
 
 type sharedRegistration = cache.ResourceEventHandlerRegistration
@@ -343,8 +344,26 @@ func (g *gate) wait(string) {
 	<-g.open
 }
 
-// missing makes the readers of src miss the changes of change. They notice them by a list.
-func missing[T informer.Object](src *informertest.Source[T], change func()) {
+// change changes the objects of src in turn: "a=2" writes an object a with the value 2, and "-a"
+// deletes it.
+func change(t *testing.T, src *source, changes ...string) {
+	t.Helper()
+	for _, change := range changes {
+		if name, value, found := strings.Cut(change, "="); found {
+			src.Apply(object(name, value))
+		} else {
+			remove(t, src, strings.TrimPrefix(change, "-"))
+		}
+	}
+}
+
+// missing is like change, but the readers of src miss the changes. They notice them by a list.
+func missing(t *testing.T, src *source, changes ...string) {
+	t.Helper()
+	unseen(src, func() { change(t, src, changes...) })
+}
+
+func unseen[T informer.Object](src *informertest.Source[T], change func()) {
 	src.SetFaults(informertest.Faults{Mute: true})
 	change()
 	src.Expire()

@@ -25,8 +25,7 @@ import (
 func TestDifferences(t *testing.T) {
 	sharedCases{
 		"in a delete of something that nobody was told of": func(t *testing.T, s shared) {
-			src := two()
-			_, h := settled(t, s, src)
+			src, _, h := settled(t, s, two())
 			stranger := object("c", "1")
 			stranger.ResourceVersion = "1009"
 			src.Inject(watch.Event{Type: watch.Deleted, Object: stranger})
@@ -52,7 +51,7 @@ func TestDifferences(t *testing.T) {
 			server := &away{Source: two(), Cause: dialing(syscall.ECONNREFUSED)}
 			backup := server.ResourceVersion()
 			server.Apply(object("a", "undone"))
-			inf, _ := follow(t, s, server)
+			_, inf, _ := follow(t, s, server)
 			sleepBubble(10 * time.Second)
 			server.Gone.Store(true)
 			if err := server.Restore(backup); err != nil {
@@ -64,14 +63,13 @@ func TestDifferences(t *testing.T) {
 			wantOurs(t, s, "the older state", valueOf(t, inf, "a") != "undone")
 		},
 		"in a version that the server does not take": func(t *testing.T, s shared) {
-			src := two()
-			inf, _ := follow(t, s, src)
+			src, inf, _ := follow(t, s, two())
 			odd := object("odd", "1")
 			odd.ResourceVersion = "never"
 			inject(src, odd)
 			sleepBubble(10 * time.Second)
 			src.Disconnect()
-			src.Apply(object("a", "new"))
+			change(t, src, "a=new")
 			sleepBubble(24 * hour)
 			wantOurs(t, s, "the new state", valueOf(t, inf, "a") == "new")
 		},
@@ -116,7 +114,7 @@ func TestDifferences(t *testing.T) {
 		"in a source that does not stream the first state": func(t *testing.T, s shared) {
 			src := two()
 			src.SetFaults(informertest.Faults{IgnoreWatchList: true})
-			inf, _ := follow(t, s, src)
+			_, inf, _ := follow(t, s, src)
 			sleepBubble(11 * time.Second)
 			checkSynced(t, s.ours(), inf)
 		},
@@ -145,7 +143,7 @@ func listing(t *testing.T, s shared, obj runtime.Object) cache.SharedIndexInform
 	t.Helper()
 	src := two()
 	src.SetFaults(informertest.Faults{ListItems: []runtime.Object{obj}, RejectWatchList: true})
-	inf, _ := follow(t, s, src)
+	_, inf, _ := follow(t, s, src)
 	return inf
 }
 
@@ -153,12 +151,11 @@ func listing(t *testing.T, s shared, obj runtime.Object) cache.SharedIndexInform
 // begins. client-go misses the delete.
 func checkVersionless(t *testing.T, s shared, e watch.Event) {
 	t.Helper()
-	src := two()
-	inf, _ := follow(t, s, src)
+	src, inf, _ := follow(t, s, two())
 	src.Inject(e)
 	sleepBubble(10 * time.Second)
 	src.SetFaults(informertest.Faults{Mute: true}) // until no watch that could bring the delete is open
-	remove(t, src, "b")
+	change(t, src, "-b")
 	src.Disconnect()
 	src.SetFaults(informertest.Faults{})
 	sleepBubble(hour)

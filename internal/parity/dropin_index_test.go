@@ -10,10 +10,8 @@ import (
 	"testing/synctest"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/cache"
 
-	"github.com/customcacheinformer/informer"
 	"github.com/customcacheinformer/informer/informertest"
 )
 
@@ -34,8 +32,7 @@ func TestAnyStoreIsServedAsAnIndexer(t *testing.T) {
 		if objs, err := indexer.ByIndex(cache.NamespaceIndex, "default"); err != nil || len(objs) != 3 {
 			t.Errorf("in the namespace: %v, %v", objs, err)
 		}
-		src.Apply(object("b", "x"))
-		remove(t, src, "c")
+		change(t, src, "b=x", "-c")
 		synctest.Wait()
 		checkByIndex(t, inf, "y")
 		checkByIndex(t, inf, "x", "a@1", "b@4")
@@ -138,27 +135,4 @@ func TestWhatAnyStoreRefusesIsNotInTheIndexes(t *testing.T) {
 			t.Errorf("the values are %q", got)
 		}
 	})
-}
-
-// A lister asks for a namespace with a value that is not an object of the informer.
-func TestAnIndexMayBeAskedAboutAnything(t *testing.T) {
-	for name, store := range map[string]cache.Store{"indexer": nil, "plain": newPlainStore()} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				inf := newInformer(t, one(), options{Store: store, Indexers: informer.Indexers[configMap]{
-					"value": func(obj configMap) ([]string, error) { return byValueFunc(obj) },
-				}})
-				informertest.Run(t, inf)
-				indexer := inf.SharedIndexInformer().GetIndexer()
-				in := metav1.ObjectMeta{Namespace: "default"}
-				for _, like := range []any{&in, &described{meta: in}} {
-					for index, want := range map[string]int{cache.NamespaceIndex: 1, "value": 0} {
-						if found, err := indexer.Index(index, like); err != nil || len(found) != want {
-							t.Errorf("by the %s of a %T: %v, %v", index, like, found, err)
-						}
-					}
-				}
-			})
-		})
-	}
 }

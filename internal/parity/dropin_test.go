@@ -159,8 +159,7 @@ func TestWatchersAndHandlersStandSideBySide(t *testing.T) {
 		watcher.Expect(t, "added default/a", "added default/b")
 		checkSynced(t, true, h.reg)
 
-		src.Apply(object("a", "3"))
-		remove(t, src, "b")
+		change(t, src, "a=3", "-b")
 		h.expect(t, "update a@1->a@3", "delete b@4")
 		watcher.Expect(t, "updated default/a", "deleted default/b")
 		if e := watcher.Events()[3]; e.Old.ResourceVersion != "1002" || e.New != nil {
@@ -189,6 +188,8 @@ func TestAnOddArgumentIsTakenAsClientGoDoes(t *testing.T) {
 				t.Errorf("Get(%T): %t, %v", alike, exists, err)
 			}
 		}
+		fails := func(any) ([]string, error) { return nil, errors.New("it always does") }
+		wantError(t, false, "AddIndexers", inf.GetIndexer().AddIndexers(cache.Indexers{"fails": fails}))
 	})
 	_, err := informer.NewFrom(one(), options{Store: cache.NewIndexer(cache.MetaNamespaceKeyFunc, nil)})
 	wantError(t, true, "New with a store that panics when an index is added", err)
@@ -231,8 +232,7 @@ func TestTheFinalStateOfARefusedDeleteIsNotTold(t *testing.T) {
 			}
 			return nil
 		})
-		remove(t, src, "a")
-		remove(t, src, "b")
+		change(t, src, "-a", "-b")
 		h.expect(t, "delete b@4")
 		store.Heal()
 		src.Compact()
@@ -347,8 +347,7 @@ func (d *described) DeepCopyObject() runtime.Object {
 func TestAnExampleThatIsNoObjectLetsNothingPass(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		src, release := held()
-		remove(t, src, "a")
-		remove(t, src, "b")
+		change(t, src, "-a", "-b")
 		inner := cache.NewStore(cache.MetaNamespaceKeyFunc)
 		wantError(t, false, "Add", inner.Add(object("before", "1")))
 		var errs errorLog

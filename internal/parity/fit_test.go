@@ -18,55 +18,38 @@ import (
 
 func TestSharedFitsInto(t *testing.T) {
 	sharedCases{
-		"a factory": func(t *testing.T, s shared) {
-			src := two()
-			factory := informers.NewSharedInformerFactory(fake.NewClientset(), 10*time.Minute)
+		"a factory, beside others": func(t *testing.T, s shared) {
+			factory := informers.NewSharedInformerFactory(fake.NewClientset(&corev1.Secret{}), 10*time.Minute)
 			calls := 0
 			construct := func(_ kubernetes.Interface, resync time.Duration) cache.SharedIndexInformer {
 				calls++
-				return s.new(src, resync)
+				return s.make(two(), &corev1.ConfigMap{}, resync, byNamespace())
 			}
 			inf := factory.InformerFor(&corev1.ConfigMap{}, construct)
 			if again := factory.InformerFor(&corev1.ConfigMap{}, construct); again != inf || calls != 1 {
 				t.Errorf("the factory made %d informers", calls)
 			}
 			h := listen(t, inf)
+			lister := factory.Core().V1().ConfigMaps().Lister() // a lister of the factory's informer for the type
+			secrets := factory.Core().V1().Secrets().Informer()
 			ctx, cancel := context.WithCancel(t.Context())
 			factory.StartWithContext(ctx)
 			if err := factory.WaitForCacheSyncWithContext(ctx).AsError(); err != nil {
 				t.Fatal(err)
 			}
+			checkSynced(t, true, inf, secrets)
 			if !cache.WaitFor(ctx, "", h.reg.HasSyncedChecker()) {
 				t.Error("the handler has not synced")
 			}
 			h.expect(t, "add a@1 initial", "add b@2 initial")
+			if obj, err := lister.ConfigMaps("default").Get("a"); err != nil || obj != cached(t, inf, "a") {
+				t.Errorf("the factory's lister has %v (%v)", obj, err)
+			}
 			sleepBubble(15 * time.Minute)
 			h.expect(t, "resync a@1", "resync b@2")
 			cancel()
 			factory.Shutdown()
 			checkStopped(t, inf, true)
-		},
-		"a factory beside others": func(t *testing.T, s shared) {
-			src := two()
-			factory := informers.NewSharedInformerFactory(fake.NewClientset(&corev1.Secret{}), 0)
-			inf := factory.InformerFor(&corev1.ConfigMap{}, func(_ kubernetes.Interface, resync time.Duration) cache.SharedIndexInformer {
-				return s.make(src, &corev1.ConfigMap{}, resync, byNamespace())
-			})
-			lister := factory.Core().V1().ConfigMaps().Lister() // a lister of the factory's informer for the type
-			secrets := factory.Core().V1().Secrets().Informer()
-			stop := make(chan struct{})
-			factory.Start(stop)
-			for kind, synced := range factory.WaitForCacheSync(stop) {
-				if !synced {
-					t.Errorf("%v has not synced", kind)
-				}
-			}
-			checkSynced(t, true, inf, secrets)
-			if obj, err := lister.ConfigMaps("default").Get("a"); err != nil || obj != cached(t, inf, "a") {
-				t.Errorf("the factory's lister has %v (%v)", obj, err)
-			}
-			close(stop)
-			factory.Shutdown()
 		},
 		"filtering handlers": func(t *testing.T, s shared) {
 			src := informertest.NewSource(object("a", "in"), object("b", "out"))
@@ -82,10 +65,9 @@ func TestSharedFitsInto(t *testing.T) {
 				Handler: &h,
 			})
 			runShared(t, inf)
-			src.Apply(object("b", "in"))
-			src.Apply(object("a", "out"))
+			change(t, src, "b=in", "a=out")
 			h.expect(t, "add a@1 initial", "delete a@1", "add b@3")
-			missing(src, func() { remove(t, src, "b") })
+			missing(t, src, "-b")
 			h.expect(t, "tombstone b@3")
 		},
 		"handlers of functions": func(t *testing.T, s shared) {
@@ -104,8 +86,7 @@ func TestSharedFitsInto(t *testing.T) {
 			})
 			handle(t, inf, cache.ResourceEventHandlerFuncs{}) // a handler without functions
 			runShared(t, inf)
-			src.Apply(object("a", "2"))
-			remove(t, src, "b")
+			change(t, src, "a=2", "-b")
 			funcs.expect(t, "add a@1", "add b@2", "update a@1->a@3", "delete b@4")
 			detailed.expect(t, "add a@1 initial", "add b@2 initial", "update a@1->a@3", "delete b@4")
 		},

@@ -42,39 +42,6 @@ func TestSharedIndexes(t *testing.T) {
 				t.Errorf("the indexers are %v", got)
 			}
 		},
-		"answer every question": func(t *testing.T, s shared) {
-			inf := s.make(two(), &corev1.ConfigMap{}, 0, byValue())
-			runShared(t, inf)
-			indexer := inf.GetIndexer()
-			checkKeys := func(what string, got []string, err error, want ...string) {
-				t.Helper()
-				if err != nil || !slices.Equal(sorted(got), want) {
-					t.Errorf("%s: %v (%v)", what, got, err)
-				}
-			}
-			keys, err := indexer.IndexKeys("value", "1")
-			checkKeys("IndexKeys", keys, err, "default/a", "default/b")
-			keys, err = indexer.IndexKeys("value", "2")
-			checkKeys("IndexKeys of nothing", keys, err)
-			checkKeys("ListIndexFuncValues", indexer.ListIndexFuncValues("value"), nil, "1")
-			checkKeys("ListKeys", indexer.ListKeys(), nil, "default/a", "default/b")
-			objs, err := indexer.Index("value", object("not stored", "1"))
-			if err != nil || len(objs) != 2 {
-				t.Errorf("Index: %v (%v)", objs, err)
-			}
-			if got := indexer.GetIndexers(); got["value"] == nil || got["unknown"] != nil {
-				t.Errorf("GetIndexers: %v", got)
-			}
-			obj, exists, err := indexer.Get(object("a", "not this"))
-			if err != nil || !exists || stateOf(obj) != "a@1" {
-				t.Errorf("Get: %v (%v)", obj, err)
-			}
-			_, exists, err = indexer.GetByKey("default/none")
-			if err != nil || exists {
-				t.Errorf("GetByKey of nothing: %t (%v)", exists, err)
-			}
-			wantNoIndex(t, indexer, "unknown")
-		},
 		"of one name conflict": func(t *testing.T, s shared) {
 			inf := s.make(two(), &corev1.ConfigMap{}, 0, byValue())
 			wantError(t, true, "AddIndexers before the start", inf.AddIndexers(byValue()))
@@ -83,7 +50,8 @@ func TestSharedIndexes(t *testing.T) {
 			wantError(t, true, "AddIndexers while it runs", inf.AddIndexers(byValue()))
 			both := cache.Indexers{"value": byValueFunc, "other": byValueFunc}
 			wantError(t, true, "AddIndexers with one new and one existing index", inf.AddIndexers(both))
-			wantNoIndex(t, inf.GetIndexer(), "other")
+			_, err := inf.GetIndexer().ByIndex("other", "1")
+			wantError(t, true, "ByIndex", err)
 			checkByIndex(t, inf, "1", "a@1", "b@2")
 		},
 		"serve generated listers":                 func(t *testing.T, s shared) { checkLister(t, s, byNamespace()) },
@@ -108,32 +76,17 @@ func checkByIndex(t *testing.T, inf cache.SharedIndexInformer, value string, wan
 	checkStates(t, objs, want)
 }
 
-func wantNoIndex(t *testing.T, indexer cache.Indexer, name string) {
-	t.Helper()
-	_, err := indexer.ByIndex(name, "1")
-	wantError(t, true, "ByIndex", err)
-	_, err = indexer.Index(name, object("a", "1"))
-	wantError(t, true, "Index", err)
-	_, err = indexer.IndexKeys(name, "1")
-	wantError(t, true, "IndexKeys", err)
-}
-
 // checkFollows checks that the index "value" follows changes of src, whose objects are those
 // of two.
 func checkFollows(t *testing.T, inf cache.SharedIndexInformer, src *source) {
 	t.Helper()
 	synctest.Wait()
 	checkByIndex(t, inf, "1", "a@1", "b@2")
-	src.Apply(object("a", "2"))
-	src.Apply(object("c", "1"))
-	remove(t, src, "b")
+	change(t, src, "a=2", "c=1", "-b")
 	synctest.Wait()
 	checkByIndex(t, inf, "1", "c@4")
 	checkByIndex(t, inf, "2", "a@3")
-	missing(src, func() {
-		src.Apply(object("a", "1"))
-		remove(t, src, "c")
-	})
+	missing(t, src, "a=1", "-c")
 	checkByIndex(t, inf, "1", "a@6")
 	checkByIndex(t, inf, "2")
 }
@@ -182,25 +135,20 @@ func TestSharedStore(t *testing.T) {
 				}
 			}
 		},
-		"may be filled before the start": func(t *testing.T, s shared) {
-			inf := s.make(two(), &corev1.ConfigMap{}, 0, byValue())
+		"that was filled lets a handler hear what is gone": func(t *testing.T, s shared) {
+			src := two()
+			inf := s.make(src, &corev1.ConfigMap{}, 0, byValue())
 			seed(t, inf)
 			checkByIndex(t, inf, "seeded", "a@0", "gone@-1")
+			h := listen(t, inf)
 			runShared(t, inf)
 			checkShared(t, inf, "a@1", "b@2")
 			checkByIndex(t, inf, "seeded")
 			checkByIndex(t, inf, "1", "a@1", "b@2")
-		},
-		"that was filled lets a handler hear what is gone": func(t *testing.T, s shared) {
-			src := two()
-			inf := s.new(src, 0)
-			seed(t, inf)
-			h := listen(t, inf)
-			runShared(t, inf)
 			h.expect(t, append(toldOfSeed(s), "update a@0->a@1", "add b@2 initial", "tombstone gone@-1")...)
 			checkSynced(t, true, h.reg)
 			listen(t, inf).expect(t, "add a@1 initial", "add b@2 initial")
-			src.Apply(object("a", "2"))
+			change(t, src, "a=2")
 			h.expect(t, "update a@1->a@3")
 		},
 		"that was filled is told before it is corrected": func(t *testing.T, s shared) {
@@ -233,14 +181,14 @@ func TestSharedStore(t *testing.T) {
 			expect("")
 			stop := runShared(t, inf)
 			expect("2")
-			src.Apply(object("a", "2"))
+			change(t, src, "a=2")
 			expect("3")
-			remove(t, src, "b")
+			change(t, src, "-b")
 			expect("4")
 			src.Compact() // uses up a version that only the bookmark has
 			src.Bookmark()
 			expect("5")
-			missing(src, func() { src.Apply(object("a", "3")) })
+			missing(t, src, "a=3")
 			expect("7")
 			stop()
 			expect("7")

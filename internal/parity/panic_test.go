@@ -27,9 +27,7 @@ func TestSharedHandlersThatPanic(t *testing.T) {
 			inf, h := s.new(src, 0), heard{hook: panicAt("update a@1->a@3")}
 			handle(t, inf, &h)
 			runShared(t, inf)
-			src.Apply(object("a", "2"))
-			src.Apply(object("a", "3"))
-			remove(t, src, "b")
+			change(t, src, "a=2", "a=3", "-b")
 			sleepBubble(time.Minute)
 			h.expect(t, "add a@1 initial", "add b@2 initial", "update a@1->a@3", "update a@3->a@4", "delete b@5")
 			if len(seen) != 1 || <-seen != "of the handler" {
@@ -44,8 +42,7 @@ func TestSharedHandlersThatPanic(t *testing.T) {
 			calm := listen(t, inf)
 			reg := handle(t, inf, &panics)
 			runShared(t, inf)
-			src.Apply(object("a", "2"))
-			src.Apply(object("a", "3"))
+			change(t, src, "a=2", "a=3")
 			calm.expect(t, "add a@1 initial", "update a@1->a@2", "update a@2->a@3")
 			checkSynced(t, true, calm.reg)
 			sleepBubble(time.Minute)
@@ -89,9 +86,9 @@ func panicCrashes(t *testing.T, s shared, at string) {
 		inf := s.new(src, 0)
 		handle(t, inf, &heard{hook: panicAt(at)})
 		runShared(t, inf)
-		src.Apply(object("a", "2"))
+		change(t, src, "a=2")
 		synctest.Wait()
-		remove(t, src, "a")
+		change(t, src, "-a")
 		sleepBubble(time.Minute)
 	})
 }
@@ -145,16 +142,13 @@ func checkDetector(t *testing.T, s shared, changed string) {
 		return
 	}
 	synctest.Test(t, func(t *testing.T) {
-		src := two()
-		inf, _ := follow(t, s, src)
-		src.Apply(object("b", "2"))
-		src.Apply(object("c", "1"))
-		remove(t, src, "c")
+		src, inf, _ := follow(t, s, two())
+		change(t, src, "b=2", "c=1", "-c")
 		sleepBubble(time.Minute)
 		if changed != "" {
 			cached(t, inf, changed).(configMap).Data["value"] = "changed"
 		}
-		src.Apply(object("d", "1")) // must come after the change, to avoid a data race
+		change(t, src, "d=1") // must come after the change, to avoid a data race
 		sleepBubble(time.Minute)
 	})
 }

@@ -13,12 +13,11 @@ import (
 func TestSharedRelistsFind(t *testing.T) {
 	sharedCases{
 		"what was missed": eachWay(func(t *testing.T, s shared, src *source) {
-			inf, h := settled(t, s, src)
-			missMuch(t, src)
+			_, inf, h := settled(t, s, src)
+			missing(t, src, "a=2", "a=3", "-b", "c=1")
 			h.expect(t, "update a@1->a@4", "tombstone b@2", "add c@6")
 			checkShared(t, inf, "a@4", "c@6")
-			src.Apply(object("b", "2"))
-			remove(t, src, "c")
+			change(t, src, "b=2", "-c")
 			h.expect(t, "add b@8", "delete c@9")
 		}),
 		"the last known state of what is gone": func(t *testing.T, s shared) {
@@ -26,10 +25,10 @@ func TestSharedRelistsFind(t *testing.T) {
 			inf, bare := s.new(src, 0), make(chan any, 10)
 			handle(t, inf, cache.ResourceEventHandlerFuncs{DeleteFunc: func(obj any) { bare <- obj }})
 			runShared(t, inf)
-			src.Apply(object("b", "2"))
+			change(t, src, "b=2")
 			synctest.Wait()
 			last := cached(t, inf, "b")
-			missMuch(t, src)
+			missing(t, src, "a=2", "a=3", "-b", "c=1")
 			if tomb := <-bare; tomb != (cache.DeletedFinalStateUnknown{Key: "default/b", Obj: last}) {
 				t.Errorf("the tombstone is %v, want the last known object", tomb)
 			}
@@ -38,17 +37,12 @@ func TestSharedRelistsFind(t *testing.T) {
 			src := two()
 			inf := s.new(src, 0)
 			runShared(t, inf)
-			missMuch(t, src)
+			missing(t, src, "a=2", "a=3", "-b", "c=1")
 			listen(t, inf).expect(t, "add a@4 initial", "add c@6 initial")
 		},
 		"an object that was deleted and created again": func(t *testing.T, s shared) {
-			src := two()
-			inf, h := settled(t, s, src)
-			missing(src, func() {
-				remove(t, src, "a")
-				src.Apply(object("a", "another"))
-				src.Apply(object("b", "2"))
-			})
+			src, inf, h := settled(t, s, two())
+			missing(t, src, "-a", "a=another", "b=2")
 			if s.ours() {
 				// An object with another UID is another object, so the delete of the first one is
 				// delivered.
@@ -59,36 +53,19 @@ func TestSharedRelistsFind(t *testing.T) {
 			checkShared(t, inf, "a@4", "b@5")
 		},
 		"nothing left of an object that came and went": func(t *testing.T, s shared) {
-			src := two()
-			_, h := settled(t, s, src)
-			missing(src, func() {
-				src.Apply(object("c", "1"))
-				remove(t, src, "c")
-				src.Apply(object("a", "2"))
-				src.Apply(object("b", "2"))
-			})
+			src, _, h := settled(t, s, two())
+			missing(t, src, "c=1", "-c", "a=2", "b=2")
 			h.expect(t, "update a@1->a@5", "update b@2->b@6")
 		},
 		"all of it after several refusals": func(t *testing.T, s shared) {
-			src := two()
-			inf, h := settled(t, s, src)
+			src, inf, h := settled(t, s, two())
 			refuseLists(src, 5)
-			missMuch(t, src)
+			missing(t, src, "a=2", "a=3", "-b", "c=1")
 			sleepBubble(hour)
 			h.expect(t, "update a@1->a@4", "tombstone b@2", "add c@6")
 			checkShared(t, inf, "a@4", "c@6")
 		},
 	}.inBubbles(t)
-}
-
-func missMuch(t *testing.T, src *source) {
-	t.Helper()
-	missing(src, func() {
-		src.Apply(object("a", "2"))
-		src.Apply(object("a", "3"))
-		remove(t, src, "b")
-		src.Apply(object("c", "1"))
-	})
 }
 
 // client-go first delivers an unchanged object of a list to all handlers. Once it has checked
@@ -123,7 +100,7 @@ func TestSharedUnchangedRelistsAreTold(t *testing.T) {
 		},
 		"to all if the first list is late": func(t *testing.T, s shared) {
 			src, release := held()
-			remove(t, src, "b")
+			change(t, src, "-b")
 			inf := s.new(src, 10*time.Minute)
 			r := resynced{src: src, inf: inf, handlers: []*heard{listenEvery(t, inf, 0)}}
 			runShared(t, inf)
@@ -133,8 +110,7 @@ func TestSharedUnchangedRelistsAreTold(t *testing.T) {
 			r.checkUnchanged(t, 2*time.Minute, true)
 		},
 		"to nobody if it was watched from where it was": func(t *testing.T, s shared) {
-			src := one()
-			_, h := settled(t, s, src)
+			src, _, h := settled(t, s, one())
 			for range 3 {
 				// The reflector treats a watch that ends at once as a fault. After a minute the
 				// watch cannot have been opened just before the disconnect.
@@ -143,19 +119,14 @@ func TestSharedUnchangedRelistsAreTold(t *testing.T) {
 			}
 			sleepBubble(time.Minute)
 			h.expect(t)
-			src.Apply(object("a", "2"))
+			change(t, src, "a=2")
 			h.expect(t, "update a@1->a@2")
 		},
 		"to who hears what has changed, along with that": func(t *testing.T, s shared) {
-			src := one()
-			_, h := settled(t, s, src)
-			src.Apply(object("b", "1"))
-			src.Apply(object("c", "1"))
+			src, _, h := settled(t, s, one())
+			change(t, src, "b=1", "c=1")
 			h.expect(t, "add b@2", "add c@3")
-			missing(src, func() {
-				src.Apply(object("b", "2"))
-				remove(t, src, "c")
-			})
+			missing(t, src, "b=2", "-c")
 			events := byObject(h.take())
 			if len(events) != 3 || !isUnchanged(events[0]) || !slices.Equal(events[1:], []string{"update b@2->b@4", "tombstone c@3"}) {
 				t.Errorf("the handler got %q", events)
@@ -173,7 +144,7 @@ func (r *resynced) checkUnchanged(t *testing.T, d time.Duration, told ...bool) {
 	for _, h := range r.handlers {
 		h.take() // drop the resyncs
 	}
-	missing(r.src, func() {})
+	missing(t, r.src)
 	for i, h := range r.handlers {
 		events := h.take()
 		if told[i] && (len(events) != 1 || !isUnchanged(events[0])) || !told[i] && len(events) > 0 {

@@ -15,7 +15,7 @@ func TestSharedHandlersThatAreRemoved(t *testing.T) {
 			removed, stays := listen(t, inf), listen(t, inf)
 			wantError(t, false, "remove", inf.RemoveEventHandler(removed.reg))
 			runShared(t, inf)
-			src.Apply(object("a", "2"))
+			change(t, src, "a=2")
 			stays.expect(t, "add a@1 initial", "add b@2 initial", "update a@1->a@3")
 			removed.expect(t)
 		},
@@ -24,11 +24,11 @@ func TestSharedHandlersThatAreRemoved(t *testing.T) {
 			inf := s.new(src, 0)
 			removed, stays := listen(t, inf), listen(t, inf)
 			runShared(t, inf)
-			src.Apply(object("a", "2"))
+			change(t, src, "a=2")
 			synctest.Wait()
 			wantError(t, false, "remove", inf.RemoveEventHandler(removed.reg))
 			checkSynced(t, true, removed.reg) // as before the removal
-			src.Apply(object("a", "3"))
+			change(t, src, "a=3")
 			stays.expect(t, "add a@1 initial", "update a@1->a@2", "update a@2->a@3")
 			removed.expect(t, "add a@1 initial", "update a@1->a@2")
 		},
@@ -59,7 +59,7 @@ func TestSharedHandlersThatAreRemoved(t *testing.T) {
 			runShared(t, mine)
 			runShared(t, other)
 			wantError(t, false, "remove from another that runs", other.RemoveEventHandler(h.reg))
-			src.Apply(object("a", "2"))
+			change(t, src, "a=2")
 			h.expect(t, "add a@1 initial", "update a@1->a@2")
 			o.expect(t, "add a@1 initial", "update a@1->a@2")
 		},
@@ -85,13 +85,13 @@ func TestSharedHandlersThatAreRemoved(t *testing.T) {
 			h.expect(t, "add a@1 initial", "add a@1 initial")
 			third := handle(t, inf, h)
 			h.expect(t, "add a@1 initial")
-			src.Apply(object("a", "2"))
+			change(t, src, "a=2")
 			h.expect(t, "update a@1->a@2", "update a@1->a@2", "update a@1->a@2")
 			wantError(t, false, "remove the first", inf.RemoveEventHandler(h.reg))
-			src.Apply(object("a", "3"))
+			change(t, src, "a=3")
 			h.expect(t, "update a@2->a@3", "update a@2->a@3")
 			wantError(t, false, "remove the third", inf.RemoveEventHandler(third))
-			src.Apply(object("a", "4"))
+			change(t, src, "a=4")
 			h.expect(t, "update a@3->a@4")
 		},
 		"may remove themselves": func(t *testing.T, s shared) {
@@ -105,9 +105,9 @@ func TestSharedHandlersThatAreRemoved(t *testing.T) {
 			}}
 			reg = handle(t, inf, &h)
 			runShared(t, inf)
-			src.Apply(object("a", "2"))
+			change(t, src, "a=2")
 			synctest.Wait()
-			src.Apply(object("a", "3"))
+			change(t, src, "a=3")
 			h.expect(t, "add a@1 initial", "update a@1->a@2")
 		},
 		"may add and remove others from a call": func(t *testing.T, s shared) {
@@ -124,13 +124,13 @@ func TestSharedHandlersThatAreRemoved(t *testing.T) {
 			}}
 			handle(t, inf, &h)
 			runShared(t, inf)
-			src.Apply(object("a", "2"))
+			change(t, src, "a=2")
 			synctest.Wait()
 			other.expect(t, "add a@2 initial")
-			src.Apply(object("a", "3"))
+			change(t, src, "a=3")
 			synctest.Wait()
 			other.take() // the handler may or may not have got this update
-			src.Apply(object("a", "4"))
+			change(t, src, "a=4")
 			other.expect(t)
 			h.expect(t, "add a@1 initial", "update a@1->a@2", "update a@2->a@3", "update a@3->a@4")
 		},
@@ -139,9 +139,7 @@ func TestSharedHandlersThatAreRemoved(t *testing.T) {
 			inf, h := s.new(src, 0), heard{hook: g.wait}
 			reg := handle(t, inf, &h)
 			runShared(t, inf)
-			for _, value := range []string{"2", "3", "4"} {
-				src.Apply(object("a", value))
-			}
+			change(t, src, "a=2", "a=3", "a=4")
 			synctest.Wait()
 			wantError(t, false, "remove", inf.RemoveEventHandler(reg))
 			synctest.Wait()
@@ -154,7 +152,7 @@ func TestSharedHandlersThatAreRemoved(t *testing.T) {
 			reg := handle(t, inf, &h)
 			needShutDown(t, reg)
 			runShared(t, inf)
-			src.Apply(object("a", "2"))
+			change(t, src, "a=2")
 			done := make(chan error, 1)
 			go func() { done <- shutDown(inf, reg) }()
 			synctest.Wait()
@@ -165,7 +163,7 @@ func TestSharedHandlersThatAreRemoved(t *testing.T) {
 			}
 			close(g.open)
 			wantError(t, false, "shut down", <-done)
-			src.Apply(object("a", "3"))
+			change(t, src, "a=3")
 			h.expect(t, "add a@1 initial")
 		},
 		"can be shut down at any time of the informer's life, and twice": func(t *testing.T, s shared) {
@@ -181,7 +179,7 @@ func TestSharedHandlersThatAreRemoved(t *testing.T) {
 				wantError(t, false, "shut down one that was there at the start", shutDown(inf, early.reg))
 				wantError(t, false, "shut down one that came late", shutDown(inf, late.reg))
 			}
-			src.Apply(object("a", "2"))
+			change(t, src, "a=2")
 			before.expect(t)
 			early.expect(t, "add a@1 initial")
 			late.expect(t, "add a@1 initial")

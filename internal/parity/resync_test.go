@@ -77,8 +77,7 @@ func TestSharedResyncs(t *testing.T) {
 	sharedCases{
 		"come as updates from an object to itself": func(t *testing.T, s shared) {
 			r := runResynced(t, s, time.Minute, byDefault)
-			r.src.Apply(object("b", "1"))
-			r.src.Apply(object("a", "2"))
+			change(t, r.src, "b=1", "a=2")
 			r.handlers[0].expect(t, "add b@2", "update a@1->a@3")
 			sleepBubble(90 * time.Second)
 			r.handlers[0].expect(t, "resync a@3", "resync b@2")
@@ -137,9 +136,7 @@ func TestSharedResyncs(t *testing.T) {
 		"bring what the cache holds": func(t *testing.T, s shared) {
 			r := runResynced(t, s, 10*time.Minute, byDefault)
 			for range 3 {
-				r.src.Apply(object("b", "1"))
-				r.src.Apply(object("c", "1"))
-				remove(t, r.src, "b")
+				change(t, r.src, "b=1", "c=1", "-b")
 				synctest.Wait()
 				r.handlers[0].take()
 				sleepBubble(10 * time.Minute)

@@ -34,7 +34,7 @@ func TestSharedRun(t *testing.T) {
 			if n := src.Watches(); n != 0 {
 				t.Errorf("%d watches are open after the stop", n)
 			}
-			src.Apply(object("a", "2"))
+			change(t, src, "a=2")
 			h.expect(t)
 			checkShared(t, inf, "a@1", "b@2") // the cache can still be read
 		},
@@ -49,15 +49,14 @@ func TestSharedRun(t *testing.T) {
 			h.expect(t)
 		},
 		"the second time does nothing": func(t *testing.T, s shared) {
-			src := two()
-			inf, h := follow(t, s, src)
+			src, inf, h := follow(t, s, two())
 			stop := make(chan struct{})
 			inf.Run(stop)
 			inf.RunWithContext(t.Context())
 			close(stop)
 			synctest.Wait()
 			checkStopped(t, inf, false)
-			src.Apply(object("a", "2"))
+			change(t, src, "a=2")
 			h.expect(t, "add a@1 initial", "add b@2 initial", "update a@1->a@3")
 		},
 		"after a stop does nothing": func(t *testing.T, s shared) {
@@ -98,9 +97,7 @@ func TestSharedRun(t *testing.T) {
 			inf, h := s.new(src, 0), heard{hook: g.wait}
 			handle(t, inf, &h)
 			stop := runShared(t, inf)
-			for _, value := range []string{"2", "3", "4"} {
-				src.Apply(object("a", value))
-			}
+			change(t, src, "a=2", "a=3", "a=4")
 			synctest.Wait()
 			time.AfterFunc(time.Minute, func() { close(g.open) })
 			stop()

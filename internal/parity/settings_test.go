@@ -24,15 +24,10 @@ func TestSharedTransform(t *testing.T) {
 			early := listenToMarks(t, inf)
 			runShared(t, inf)
 			early.expect(t, "add a@x", "add b@x")
-			src.Apply(object("a", "2"))
-			src.Apply(object("c", "1"))
-			remove(t, src, "b")
+			change(t, src, "a=2", "c=1", "-b")
 			early.expect(t, "update a@x->a@x", "add c@x", "delete b@x")
 			listenToMarks(t, inf).expect(t, "add a@x", "add c@x")
-			missing(src, func() {
-				src.Apply(object("a", "3"))
-				remove(t, src, "c")
-			})
+			missing(t, src, "a=3", "-c")
 			early.expect(t, "update a@x->a@x", "delete c@x")
 			if got := cached(t, inf, "a").(configMap); got.Annotations["mark"] != "x" || got.Data["value"] != "3" {
 				t.Errorf("the store has %v", got)
@@ -62,13 +57,12 @@ func TestSharedTransform(t *testing.T) {
 			}))
 			h := listen(t, inf)
 			runShared(t, inf)
-			src.Apply(object("a", "2"))
-			remove(t, src, "b")
+			change(t, src, "a=2", "-b")
 			h.expect(t, "add a@1 initial", "update a@1->a@3", "add b@2 initial", "delete b@4")
 			if obj, ok := cached(t, inf, "a").(*metav1.PartialObjectMetadata); !ok {
 				t.Errorf("the store has a %T", obj)
 			}
-			missing(src, func() { remove(t, src, "a") })
+			missing(t, src, "-a")
 			h.expect(t, "tombstone a@3")
 		},
 		"that fails leaves the object as it was": func(t *testing.T, s shared) {
@@ -83,11 +77,10 @@ func TestSharedTransform(t *testing.T) {
 			h := listen(t, inf)
 			runShared(t, inf)
 			checkSynced(t, true, inf, h.reg)
-			src.Apply(object("a", "bad"))
+			change(t, src, "a=bad")
 			h.expect(t, "add a@1 initial")
 			checkShared(t, inf, "a@1")
-			src.Apply(object("a", "good again"))
-			src.Apply(object("b", "good"))
+			change(t, src, "a=good again", "b=good")
 			h.expect(t, "update a@1->a@4", "add b@5")
 		},
 		"cannot be set after the start": func(t *testing.T, s shared) {
@@ -96,7 +89,7 @@ func TestSharedTransform(t *testing.T) {
 			h := listenToMarks(t, inf)
 			stop := runShared(t, inf)
 			wantError(t, true, "SetTransform while it runs", inf.SetTransform(mark("x")))
-			src.Apply(object("a", "2"))
+			change(t, src, "a=2")
 			h.expect(t, "add a@", "update a@->a@", "add b@")
 			stop()
 			wantError(t, true, "SetTransform after the stop", inf.SetTransform(nil))

@@ -38,7 +38,7 @@ func TestSharedHandlersUnderLoad(t *testing.T) {
 				}
 				goShared(t, inf)
 				adders.Wait()
-				src.Apply(object("0-0", "last"))
+				change(t, src, "0-0=last")
 				for i := range handlers {
 					handlers[i].await(src)
 					handlers[i].close(t)
@@ -119,8 +119,7 @@ func TestSharedHandlersUnderLoad(t *testing.T) {
 type witness struct {
 	also func() // if not nil, is called in each call; must be set before the handler is added
 
-	mu     sync.Mutex // protects the rest
-	called bool       // a call is in progress
+	mu     sync.Mutex // protects the rest, and is held in each call
 	view   map[string]string
 	broken error
 	closed bool
@@ -140,17 +139,13 @@ func (w *witness) OnDelete(obj any) {
 
 func (w *witness) follow(what string, before, obj any) {
 	w.mu.Lock()
-	w.called = true
+	defer w.mu.Unlock()
 	if err := w.apply(what, before, obj); err != nil {
 		w.broken = errors.Join(w.broken, fmt.Errorf("%s %s: %w", what, stateOf(obj), err))
 	}
-	w.mu.Unlock()
 	if w.also != nil {
 		w.also()
 	}
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.called = false
 	w.check()
 }
 
@@ -186,7 +181,7 @@ func (w *witness) apply(what string, before, obj any) error {
 }
 
 func (w *witness) check() {
-	if !w.called && w.target != nil && maps.Equal(w.target, w.view) {
+	if w.target != nil && maps.Equal(w.target, w.view) {
 		close(w.done)
 		w.target = nil
 	}

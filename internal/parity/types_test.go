@@ -46,7 +46,7 @@ func TestSharedTypes(t *testing.T) {
 			if _, exists, err := inf.GetStore().GetByKey("n"); !exists || err != nil {
 				t.Errorf("the node is in the store: %t (%v)", exists, err)
 			}
-			missing(src, func() {
+			unseen(src, func() {
 				if _, err := src.Delete(types.NamespacedName{Name: "n"}); err != nil {
 					t.Fatal(err)
 				}
@@ -54,12 +54,11 @@ func TestSharedTypes(t *testing.T) {
 			h.expect(t, "add n@1 initial", "tombstone n@1")
 		},
 		"that are not expected are not told, those after them": func(t *testing.T, s shared) {
-			src := two()
-			inf, h := settled(t, s, src)
+			src, inf, h := settled(t, s, two())
 			inject(src, secret)
 			src.Inject(watch.Event{Type: watch.Deleted, Object: &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "a"}}})
 			inject(src, widget("widget", "1"))
-			src.Apply(object("c", "1"))
+			change(t, src, "c=1")
 			h.expect(t, "add c@3")
 			checkShared(t, inf, "a@1", "b@2", "c@3")
 		},
@@ -107,7 +106,7 @@ func checkType[T informer.Object](t *testing.T, s shared, example runtime.Object
 	if obj, ok := cached(t, inf, "a").(T); !ok {
 		t.Errorf("the store has a %T", obj)
 	}
-	missing(src, func() {
+	unseen(src, func() {
 		remove(t, src, "a")
 		src.Apply(newObject("c", "1"))
 	})
