@@ -1,3 +1,3 @@
-// Package migrating holds the code of the migration guides in docs, as tests, and [Check],
-// which verifies that the code in these guides, and in the README, is the code of the tests.
+// Package migrating holds the code of the migration guides in docs, as tests. Package internal/docs
+// verifies that the code in the guides is the code of the tests.
 package migrating

@@ -6,7 +6,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/watch"
@@ -19,34 +18,29 @@ import (
 // docs/migrating-from-client-go.md tells how to spare the 10 s for which the drop-in waits for a
 // stream from a fake.
 func TestASourceThatIsKnownToBeAFakeSyncsAtOnce(t *testing.T) {
+	client := fake.NewClientset(pod("web", "web"))
+	plain := &cache.ListWatch{
+		ListWithContextFunc: func(ctx context.Context, opts metav1.ListOptions) (runtime.Object, error) {
+			return client.CoreV1().Pods("").List(ctx, opts)
+		},
+		WatchFuncWithContext: func(ctx context.Context, opts metav1.ListOptions) (watch.Interface, error) {
+			return client.CoreV1().Pods("").Watch(ctx, opts)
+		},
+	}
 	for name, test := range map[string]struct {
-		source func(client *fake.Clientset, plain *cache.ListWatch) cache.ListerWatcher
-		want   time.Duration
+		lw   cache.ListerWatcher
+		want time.Duration
 	}{
-		"plain": {func(_ *fake.Clientset, plain *cache.ListWatch) cache.ListerWatcher { return plain }, 10 * time.Second},
-		"wrapped": {func(client *fake.Clientset, plain *cache.ListWatch) cache.ListerWatcher {
-			return cache.ToListWatcherWithWatchListSemantics(plain, client)
-		}, 0},
-		"of this library": {func(client *fake.Clientset, _ *cache.ListWatch) cache.ListerWatcher {
-			return informer.ListWatch(client.CoreV1().Pods(""))
-		}, 0},
+		"plain":           {plain, 10 * time.Second},
+		"wrapped":         {cache.ToListWatcherWithWatchListSemantics(plain, client), 0},
+		"of this library": {informer.ListWatch(client.CoreV1().Pods("")), 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				client := fake.NewClientset(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "p"}})
-				pods := sharedAfter(test.source(client, &cache.ListWatch{
-					ListWithContextFunc: func(ctx context.Context, opts metav1.ListOptions) (runtime.Object, error) {
-						return client.CoreV1().Pods("").List(ctx, opts)
-					},
-					WatchFuncWithContext: func(ctx context.Context, opts metav1.ListOptions) (watch.Interface, error) {
-						return client.CoreV1().Pods("").Watch(ctx, opts)
-					},
-				}))
-				ctx, stop := context.WithCancel(t.Context())
-				stopped := make(chan struct{})
+				pods := sharedAfter(test.lw)
 				begun := time.Now()
-				go func() { pods.RunWithContext(ctx); close(stopped) }()
-				if !cache.WaitForCacheSync(ctx.Done(), pods.HasSynced) {
+				stop := background(t, func(ctx context.Context) error { pods.RunWithContext(ctx); return nil })
+				if !cache.WaitForCacheSync(t.Context().Done(), pods.HasSynced) {
 					t.Error("it has not synced")
 				}
 				// WaitForCacheSync looks ten times a second.
@@ -54,7 +48,6 @@ func TestASourceThatIsKnownToBeAFakeSyncsAtOnce(t *testing.T) {
 					t.Errorf("it has synced after %v, want about %v", took, test.want)
 				}
 				stop()
-				<-stopped
 			})
 		})
 	}

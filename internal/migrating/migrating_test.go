@@ -75,30 +75,28 @@ func background(t *testing.T, run func(ctx context.Context) error) (stop func())
 	}
 }
 
-func TestAnInformerReadsSeveralNamespaces(t *testing.T) {
+func TestAGeneratedListerReadsAnInformerOfSeveralNamespaces(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		other := pod("other", "web")
 		other.Namespace = "other"
-		pods, err := podsOf(fake.NewClientset(pod("web", "web"), other), []string{"shop", "none"})
+		pods, err := podsOf(fake.NewClientset(pod("web", "web"), pod("db", "db"), other), []string{"shop", "none"})
 		if err != nil {
 			t.Fatal(err)
 		}
 		stop := background(t, pods.Run)
 		time.Sleep(time.Minute)
-		found, err := podLister(pods).List(labels.Everything())
-		if diff := cmp.Diff([]string{"web"}, names(found)); diff != "" || err != nil {
-			t.Errorf("%v, pods (-want +got):\n%s", err, diff)
+		all, err := podLister(pods).List(labels.Everything())
+		in, errIn := podLister(pods).Pods("shop").List(labels.Everything())
+		for _, found := range [][]*corev1.Pod{all, in} {
+			if diff := cmp.Diff([]string{"db", "web"}, names(found)); diff != "" {
+				t.Errorf("pods (-want +got):\n%s", diff)
+			}
+		}
+		if err := errors.Join(err, errIn); err != nil {
+			t.Error(err)
 		}
 		stop()
 	})
-}
-
-func TestGeneratedListersReadANativeInformer(t *testing.T) {
-	pods, _ := informertest.Start(t, pod("web-1", "web"), pod("db", "db"))
-	found, err := podLister(pods).Pods("shop").List(labels.Everything())
-	if diff := cmp.Diff([]string{"db", "web-1"}, names(found)); diff != "" || err != nil {
-		t.Errorf("%v, pods (-want +got):\n%s", err, diff)
-	}
 }
 
 func TestBeforeAndAfterReconcileTheSame(t *testing.T) {
