@@ -3,6 +3,7 @@ package callbacks_test
 import (
 	"context"
 	"go/ast"
+	"go/doc"
 	"go/parser"
 	"go/token"
 	"path/filepath"
@@ -22,71 +23,53 @@ type source struct {
 func parse(t *testing.T) source {
 	s := source{map[string]string{}, map[string]bool{}}
 	for prefix, dir := range map[string]string{"": "../..", "enqueue.": "../../enqueue"} {
-		files, err := filepath.Glob(filepath.Join(dir, "*.go"))
+		names, err := filepath.Glob(filepath.Join(dir, "*.go"))
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, name := range files {
+		fset := token.NewFileSet()
+		var files []*ast.File
+		for _, name := range names {
 			if strings.HasSuffix(name, "_test.go") {
 				continue
 			}
-			file, err := parser.ParseFile(token.NewFileSet(), name, nil, parser.ParseComments|parser.SkipObjectResolution)
+			file, err := parser.ParseFile(fset, name, nil, parser.ParseComments)
 			if err != nil {
 				t.Fatal(err)
 			}
-			for _, d := range file.Decls {
-				s.add(prefix, d)
-			}
+			files = append(files, file)
 		}
+		p, err := doc.NewFromFiles(fset, files, dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.add(prefix, p)
 	}
 	return s
 }
 
-func (s source) add(prefix string, d ast.Decl) {
-	add := func(name string, doc *ast.CommentGroup) {
-		s.comments[prefix+name] = strings.Join(strings.Fields(doc.Text()), " ")
+func (s source) add(prefix string, p *doc.Package) {
+	add := func(name, comment string) { s.comments[prefix+name] = strings.Join(strings.Fields(comment), " ") }
+	for _, f := range p.Funcs {
+		add(f.Name, f.Doc)
 	}
-	switch d := d.(type) {
-	case *ast.FuncDecl:
-		name := d.Name.Name
-		if d.Recv != nil {
-			of := receiver(d.Recv.List[0].Type)
-			if ast.IsExported(of) && ast.IsExported(name) {
-				s.receivers[prefix+of] = true
+	for _, typ := range p.Types {
+		add(typ.Name, typ.Doc)
+		for _, m := range typ.Methods {
+			add(typ.Name+"."+m.Name, m.Doc)
+			if m.Level == 0 { // not of an embedded type
+				s.receivers[prefix+typ.Name] = true
 			}
-			name = of + "." + name
 		}
-		add(name, d.Doc)
-	case *ast.GenDecl:
-		for _, spec := range d.Specs {
-			t, ok := spec.(*ast.TypeSpec)
-			if !ok {
-				continue
-			}
-			add(t.Name.Name, d.Doc)
-			if s, ok := t.Type.(*ast.StructType); ok {
-				for _, field := range s.Fields.List {
-					for _, name := range field.Names {
-						add(t.Name.Name+"."+name.Name, field.Doc)
-					}
+		ast.Inspect(typ.Decl, func(n ast.Node) bool {
+			if field, ok := n.(*ast.Field); ok {
+				for _, name := range field.Names {
+					add(typ.Name+"."+name.Name, field.Doc.Text())
 				}
 			}
-		}
+			return true
+		})
 	}
-}
-
-func receiver(t ast.Expr) string {
-	switch t := t.(type) {
-	case *ast.StarExpr:
-		return receiver(t.X)
-	case *ast.IndexExpr:
-		return receiver(t.X)
-	case *ast.IndexListExpr:
-		return receiver(t.X)
-	case *ast.Ident:
-		return t.Name
-	}
-	return ""
 }
 
 func TestADocCommentForbidsEachCallThatIsNotMade(t *testing.T) {
@@ -96,11 +79,7 @@ func TestADocCommentForbidsEachCallThatIsNotMade(t *testing.T) {
 			t.Errorf("the comment of %s does not say: %s", f.declaration, f.sentence)
 		}
 	}
-	var callbacks []string
-	for _, store := range stores {
-		callbacks = append(callbacks, callbacksOver(t, store)...)
-	}
-	methods := methodNames(t)
+	callbacks, methods := callbacksOver(t, stores...), methodNames(t)
 	for _, f := range forbidden {
 		if !slices.ContainsFunc(callbacks, func(c string) bool { return matches(f.callback, c) }) {
 			t.Errorf("there is no callback %s", f.callback)
