@@ -18,6 +18,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/customcacheinformer/informer/informertest"
+	"github.com/customcacheinformer/informer/internal/testkit"
 )
 
 // TestDifferences tests the single differences of docs/differences-from-client-go.md. The
@@ -48,7 +49,7 @@ func TestDifferences(t *testing.T) {
 			checkSynced(t, !s.ours(), inf)
 		},
 		"in a server that comes back with an older state": func(t *testing.T, s shared) {
-			server := &away{Source: two(), Cause: dialing(syscall.ECONNREFUSED)}
+			server := &testkit.Away{Source: two(), Cause: testkit.Dialing(syscall.ECONNREFUSED)}
 			backup := server.ResourceVersion()
 			server.Apply(object("a", "undone"))
 			_, inf, _ := follow(t, s, server)

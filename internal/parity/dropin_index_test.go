@@ -13,6 +13,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/customcacheinformer/informer/informertest"
+	"github.com/customcacheinformer/informer/internal/testkit"
 )
 
 // A store without indexes still gives the client-go view an indexer. The tests of internal/index
@@ -67,9 +68,9 @@ func TestAnyStoreIsServedAsAnIndexer(t *testing.T) {
 func TestAnIndexMayBeAddedWhileTheStoreChanges(t *testing.T) {
 	for round := range 20 {
 		src := informertest.NewSource[configMap]()
-		native := newInformer(t, src, options{Store: informertest.NewStore(nil)})
+		native := testkit.NewInformer(t, src, options{Store: informertest.NewStore(nil)})
 		inf := native.SharedIndexInformer()
-		stop := start(t, native)
+		stop := testkit.Start(t, native)
 		var done sync.WaitGroup
 		done.Go(func() {
 			for n := range 300 {
@@ -109,7 +110,7 @@ func TestAnIndexMayBeAddedWhileTheStoreChanges(t *testing.T) {
 
 func TestWhatAnyStoreRefusesIsNotInTheIndexes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		store, down := newPlainStore(), errors.New("it is down")
+		store, down := testkit.NewPlainStore(), errors.New("it is down")
 		inf := configured(informertest.NewSource(object("a", "x")), &corev1.ConfigMap{}, anyOptions{Store: store}, cache.Indexers{
 			"value": func(obj any) ([]string, error) {
 				if obj.(configMap).Name == "bad" {

@@ -144,15 +144,15 @@ func TestWhatCannotBeASharedIndexInformerPanics(t *testing.T) {
 }
 
 func TestWatchersAndHandlersStandSideBySide(t *testing.T) {
-	eachQueue(t, func(t *testing.T, queue informer.QueueKind) {
+	testkit.EachQueue(t, func(t *testing.T, queue informer.QueueKind) {
 		src := two()
-		inf := newInformer(t, src, options{Queue: queue})
+		inf := testkit.NewInformer(t, src, options{Queue: queue})
 		shared := inf.SharedIndexInformer()
 		if shared != inf.SharedIndexInformer() {
 			t.Error("two calls return two views")
 		}
-		var watcher recorder
-		addWatcher(t, inf, &watcher, informer.WatcherOptions{})
+		var watcher testkit.Recorder
+		testkit.AddWatcher(t, inf, &watcher, informer.WatcherOptions{})
 		h := listen(t, shared)
 		informertest.Run(t, inf)
 		h.expect(t, "add a@1 initial", "add b@2 initial")
@@ -219,7 +219,7 @@ func TestHandlersAreToldInTheOrderOfVersions(t *testing.T) {
 // The final state of a refused delete must not be kept. Otherwise a handler would get it with
 // the next delete of the object.
 func TestTheFinalStateOfARefusedDeleteIsNotTold(t *testing.T) {
-	eachQueue(t, func(t *testing.T, queue informer.QueueKind) {
+	testkit.EachQueue(t, func(t *testing.T, queue informer.QueueKind) {
 		src, store := two(), informertest.NewStore(nil)
 		inf := configured(src, &corev1.ConfigMap{}, anyOptions{Queue: queue, Store: store, ErrorHandler: testkit.Ignore}, nil)
 		h := listen(t, inf)
@@ -356,7 +356,7 @@ func TestAnExampleThatIsNoObjectLetsNothingPass(t *testing.T) {
 		runShared(t, inf)
 		wantError(t, false, "Delete", inner.Delete(object("before", "1"))) // now only the key is known
 		release()
-		opened(t, src)
+		testkit.Opened(t, src)
 		inject(src, &described{meta: metav1.ObjectMeta{Namespace: "default", Name: "d"}})
 		synctest.Wait()
 		if got := errs.Take(); len(got) != 1 || !strings.Contains(got[0].Error(), "is not of the informer's type") {

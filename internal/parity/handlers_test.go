@@ -172,18 +172,7 @@ func TestSharedSyncing(t *testing.T) {
 				t.Errorf("the name of the handler's checker is %q", name)
 			}
 		},
-		"needs a list": func(t *testing.T, s shared) {
-			src, release := held()
-			inf := s.new(src, time.Minute)
-			h := listen(t, inf)
-			runShared(t, inf)
-			sleepBubble(hour)
-			checkSynced(t, false, inf, h.reg)
-			release()
-			synctest.Wait()
-			checkSynced(t, true, inf, h.reg)
-		},
-		"needs nothing more if the list is empty": func(t *testing.T, s shared) {
+		"needs a list, which may be empty": func(t *testing.T, s shared) {
 			for _, faults := range []informertest.Faults{{}, lists} {
 				src := informertest.NewSource[configMap]()
 				src.SetFaults(faults)
@@ -224,17 +213,10 @@ func TestSharedSyncing(t *testing.T) {
 			inf := s.new(src, 0)
 			h := listen(t, inf)
 			runShared(t, inf)()
+			checkStopped(t, inf, true) // although a list is held up
 			release()
 			sleepBubble(hour)
 			checkSynced(t, false, inf, h.reg)
-		},
-		"of a removed handler never comes": func(t *testing.T, s shared) {
-			inf := s.new(two(), 0)
-			h := listen(t, inf)
-			wantError(t, false, "remove", inf.RemoveEventHandler(h.reg))
-			runShared(t, inf)
-			checkSynced(t, true, inf)
-			checkSynced(t, false, h.reg)
 		},
 		"goes on after the source was refused": func(t *testing.T, s shared) {
 			src := two()

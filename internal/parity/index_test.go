@@ -1,8 +1,6 @@
 package parity_test
 
 import (
-	"maps"
-	"slices"
 	"testing"
 	"testing/synctest"
 
@@ -19,28 +17,13 @@ import (
 func TestSharedIndexes(t *testing.T) {
 	sharedCases{
 		"of the constructor follow the source": func(t *testing.T, s shared) {
-			src := two()
-			inf := s.make(src, &corev1.ConfigMap{}, 0, byValue())
-			runShared(t, inf)
-			checkFollows(t, inf, src)
+			checkFollows(t, s, byValue(), nil, nil)
 		},
 		"added before the start follow the source": func(t *testing.T, s shared) {
-			src := two()
-			inf := s.new(src, 0)
-			wantError(t, false, "AddIndexers", inf.AddIndexers(byValue()))
-			runShared(t, inf)
-			checkFollows(t, inf, src)
+			checkFollows(t, s, byNamespace(), byValue(), nil)
 		},
 		"added while it runs have what is there": func(t *testing.T, s shared) {
-			src := two()
-			inf := s.make(src, &corev1.ConfigMap{}, 0, byNamespace())
-			runShared(t, inf)
-			wantError(t, false, "AddIndexers", inf.AddIndexers(byValue()))
-			checkFollows(t, inf, src)
-			want := []string{cache.NamespaceIndex, "value"}
-			if got := slices.Sorted(maps.Keys(inf.GetIndexer().GetIndexers())); !slices.Equal(got, want) {
-				t.Errorf("the indexers are %v", got)
-			}
+			checkFollows(t, s, byNamespace(), nil, byValue())
 		},
 		"of one name conflict": func(t *testing.T, s shared) {
 			inf := s.make(two(), &corev1.ConfigMap{}, 0, byValue())
@@ -76,11 +59,15 @@ func checkByIndex(t *testing.T, inf cache.SharedIndexInformer, value string, wan
 	checkStates(t, objs, want)
 }
 
-// checkFollows checks that the index "value" follows changes of src, whose objects are those
-// of two.
-func checkFollows(t *testing.T, inf cache.SharedIndexInformer, src *source) {
+// checkFollows checks that the index "value", which one of the arguments has, follows changes of
+// the source.
+func checkFollows(t *testing.T, s shared, constructor, before, running cache.Indexers) {
 	t.Helper()
-	synctest.Wait()
+	src := two()
+	inf := s.make(src, &corev1.ConfigMap{}, 0, constructor)
+	wantError(t, false, "AddIndexers", inf.AddIndexers(before))
+	runShared(t, inf)
+	wantError(t, false, "AddIndexers", inf.AddIndexers(running))
 	checkByIndex(t, inf, "1", "a@1", "b@2")
 	change(t, src, "a=2", "c=1", "-b")
 	synctest.Wait()

@@ -33,13 +33,6 @@ func TestSharedRelistsFind(t *testing.T) {
 				t.Errorf("the tombstone is %v, want the last known object", tomb)
 			}
 		},
-		"what was deleted before a late handler came": func(t *testing.T, s shared) {
-			src := two()
-			inf := s.new(src, 0)
-			runShared(t, inf)
-			missing(t, src, "a=2", "a=3", "-b", "c=1")
-			listen(t, inf).expect(t, "add a@4 initial", "add c@6 initial")
-		},
 		"an object that was deleted and created again": func(t *testing.T, s shared) {
 			src, inf, h := settled(t, s, two())
 			missing(t, src, "-a", "a=another", "b=2")

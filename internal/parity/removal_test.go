@@ -18,6 +18,8 @@ func TestSharedHandlersThatAreRemoved(t *testing.T) {
 			change(t, src, "a=2")
 			stays.expect(t, "add a@1 initial", "add b@2 initial", "update a@1->a@3")
 			removed.expect(t)
+			checkSynced(t, true, inf)
+			checkSynced(t, false, removed.reg)
 		},
 		"while it runs hear nothing more": func(t *testing.T, s shared) {
 			src := one()
@@ -134,19 +136,7 @@ func TestSharedHandlersThatAreRemoved(t *testing.T) {
 			other.expect(t)
 			h.expect(t, "add a@1 initial", "update a@1->a@2", "update a@2->a@3", "update a@3->a@4")
 		},
-		"lose what waits for them": func(t *testing.T, s shared) {
-			src, g := one(), newGate()
-			inf, h := s.new(src, 0), heard{hook: g.wait}
-			reg := handle(t, inf, &h)
-			runShared(t, inf)
-			change(t, src, "a=2", "a=3", "a=4")
-			synctest.Wait()
-			wantError(t, false, "remove", inf.RemoveEventHandler(reg))
-			synctest.Wait()
-			close(g.open)
-			h.expect(t, "add a@1 initial")
-		},
-		"are no longer called once they are shut down": func(t *testing.T, s shared) {
+		"lose what waits for them, and are no longer called once they are shut down": func(t *testing.T, s shared) {
 			src, g := one(), newGate()
 			inf, h := s.new(src, 0), heard{hook: g.wait}
 			reg := handle(t, inf, &h)

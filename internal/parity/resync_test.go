@@ -75,12 +75,12 @@ func TestSharedResyncs(t *testing.T) {
 		}}.inBubbles(t)
 	}
 	sharedCases{
-		"come as updates from an object to itself": func(t *testing.T, s shared) {
+		"come as updates from each object of the cache to itself": func(t *testing.T, s shared) {
 			r := runResynced(t, s, time.Minute, byDefault)
-			change(t, r.src, "b=1", "a=2")
-			r.handlers[0].expect(t, "add b@2", "update a@1->a@3")
+			change(t, r.src, "b=1", "c=1", "a=2", "-b")
+			r.handlers[0].expect(t, "add b@2", "add c@3", "update a@1->a@4", "delete b@5")
 			sleepBubble(90 * time.Second)
-			r.handlers[0].expect(t, "resync a@3", "resync b@2")
+			r.handlers[0].expect(t, "resync a@4", "resync c@3")
 		},
 		"of a late handler come after its first calls": func(t *testing.T, s shared) {
 			inf := s.new(two(), 10*time.Minute)
@@ -112,8 +112,10 @@ func TestSharedResyncs(t *testing.T) {
 			h.take() // another case tests the events of seeded objects
 			sleepBubble(hour)
 			h.expect(t)
+			checkSynced(t, false, inf, h.reg)
 			release()
 			synctest.Wait()
+			checkSynced(t, true, inf, h.reg)
 			h.take()
 			sleepBubble(90 * time.Second)
 			h.expect(t, "resync a@1", "resync b@2")
@@ -131,16 +133,6 @@ func TestSharedResyncs(t *testing.T) {
 				about(t, "a handler", 60, h.resyncs(t))
 			} else {
 				h.expect(t)
-			}
-		},
-		"bring what the cache holds": func(t *testing.T, s shared) {
-			r := runResynced(t, s, 10*time.Minute, byDefault)
-			for range 3 {
-				change(t, r.src, "b=1", "c=1", "-b")
-				synctest.Wait()
-				r.handlers[0].take()
-				sleepBubble(10 * time.Minute)
-				r.handlers[0].expect(t, "resync a@1", "resync c@3")
 			}
 		},
 		"do not come once stopped or removed": func(t *testing.T, s shared) {

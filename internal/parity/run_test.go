@@ -117,13 +117,6 @@ func TestSharedRun(t *testing.T) {
 			wantStopped(t, s, inf.AddIndexers(byValue()), "indexer was not added because it has stopped already")
 			h.expect(t)
 		},
-		"can be stopped while a list is held up": func(t *testing.T, s shared) {
-			src, release := held()
-			defer release()
-			inf := s.new(src, 0)
-			runShared(t, inf)()
-			checkStopped(t, inf, true)
-		},
 		"can be stopped while the source is refused": func(t *testing.T, s shared) {
 			src := two()
 			refuseLists(src, -1)
