@@ -329,20 +329,10 @@ func short(version string) string {
 	return strconv.Itoa(n - 1000)
 }
 
-// gate has a hook that blocks a handler until the gate is open.
-type gate struct {
-	entered chan struct{} // gets a value for each call
-	open    chan struct{}
-}
+// gate has a hook that blocks a handler until the gate is open, that is, the channel closed.
+type gate chan struct{}
 
-func newGate() *gate {
-	return &gate{entered: make(chan struct{}, 1000), open: make(chan struct{})}
-}
-
-func (g *gate) wait(string) {
-	g.entered <- struct{}{}
-	<-g.open
-}
+func (g gate) wait(string) { <-g }
 
 // change changes the objects of src in turn: "a=2" writes an object a with the value 2, and "-a"
 // deletes it.

@@ -109,9 +109,8 @@ func TestSharedHandlersHear(t *testing.T) {
 		},
 		// The backlog of a handler has no bound, so no waiting event is merged.
 		"all states, however slow they are": func(t *testing.T, s shared) {
-			src, g := one(), newGate()
+			src, g := one(), make(gate)
 			const maxBacklog = 10_000 // of a watcher, by default
-			g.entered = make(chan struct{}, 2*maxBacklog)
 			inf, h := s.new(src, 0), heard{hook: g.wait}
 			handle(t, inf, &h)
 			runShared(t, inf)
@@ -121,7 +120,7 @@ func TestSharedHandlersHear(t *testing.T) {
 				want = append(want, fmt.Sprintf("update a@%d->a@%d", i+1, i+2))
 			}
 			synctest.Wait()
-			close(g.open)
+			close(g)
 			synctest.Wait()
 			if got := h.take(); !slices.Equal(got, want) {
 				t.Errorf("the handler got %d events, want %d", len(got), len(want))
@@ -185,7 +184,7 @@ func TestSharedSyncing(t *testing.T) {
 			}
 		},
 		"of a slow handler comes after that of the informer": func(t *testing.T, s shared) {
-			src, g := two(), newGate()
+			src, g := two(), make(gate)
 			inf, slow := s.new(src, 0), heard{hook: g.wait}
 			slowReg, fast := handle(t, inf, &slow), listen(t, inf)
 			runShared(t, inf)
@@ -193,18 +192,18 @@ func TestSharedSyncing(t *testing.T) {
 			checkSynced(t, false, slowReg)
 			change(t, src, "c=1")
 			fast.expect(t, "add a@1 initial", "add b@2 initial", "add c@3")
-			close(g.open)
+			close(g)
 			slow.expect(t, "add a@1 initial", "add b@2 initial", "add c@3")
 			checkSynced(t, true, slowReg)
 		},
 		"of a late handler comes after its first calls": func(t *testing.T, s shared) {
-			inf, g := s.new(two(), 0), newGate()
+			inf, g := s.new(two(), 0), make(gate)
 			runShared(t, inf)
 			reg := handle(t, inf, &heard{hook: g.wait})
 			checkSynced(t, false, reg)
 			synctest.Wait()
 			checkSynced(t, false, reg) // it is in its first call
-			close(g.open)
+			close(g)
 			synctest.Wait()
 			checkSynced(t, true, reg)
 		},

@@ -137,7 +137,7 @@ func TestSharedHandlersThatAreRemoved(t *testing.T) {
 			h.expect(t, "add a@1 initial", "update a@1->a@2", "update a@2->a@3", "update a@3->a@4")
 		},
 		"lose what waits for them, and are no longer called once they are shut down": func(t *testing.T, s shared) {
-			src, g := one(), newGate()
+			src, g := one(), make(gate)
 			inf, h := s.new(src, 0), heard{hook: g.wait}
 			reg := handle(t, inf, &h)
 			needShutDown(t, reg)
@@ -151,7 +151,7 @@ func TestSharedHandlersThatAreRemoved(t *testing.T) {
 				t.Fatalf("returned %v in the middle of a call", err)
 			default:
 			}
-			close(g.open)
+			close(g)
 			wantError(t, false, "shut down", <-done)
 			change(t, src, "a=3")
 			h.expect(t, "add a@1 initial")

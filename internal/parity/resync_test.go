@@ -86,11 +86,11 @@ func TestSharedResyncs(t *testing.T) {
 			inf := s.new(two(), 10*time.Minute)
 			runShared(t, inf)
 			sleepBubble(hour)
-			g := newGate()
+			g := make(gate)
 			h := heard{hook: g.wait}
 			handle(t, inf, &h)
 			sleepBubble(25 * time.Minute) // blocked in the first call while resyncs are due
-			close(g.open)
+			close(g)
 			sleepBubble(time.Second)
 			events := h.take()
 			for i, event := range events {

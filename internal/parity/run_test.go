@@ -74,10 +74,9 @@ func TestSharedRun(t *testing.T) {
 			checkStopped(t, inf, true)
 		},
 		"does not return in the middle of a call": func(t *testing.T, s shared) {
-			inf, g := s.new(one(), 0), newGate()
+			inf, g := s.new(one(), 0), make(gate)
 			handle(t, inf, &heard{hook: g.wait})
 			stop := runShared(t, inf)
-			<-g.entered
 			done := make(chan struct{})
 			go func() {
 				defer close(done)
@@ -89,17 +88,17 @@ func TestSharedRun(t *testing.T) {
 				t.Error("returned in the middle of a call")
 			default:
 			}
-			close(g.open)
+			close(g)
 			<-done
 		},
 		"lets what waits go when it is stopped": func(t *testing.T, s shared) {
-			src, g := one(), newGate()
+			src, g := one(), make(gate)
 			inf, h := s.new(src, 0), heard{hook: g.wait}
 			handle(t, inf, &h)
 			stop := runShared(t, inf)
 			change(t, src, "a=2", "a=3", "a=4")
 			synctest.Wait()
-			time.AfterFunc(time.Minute, func() { close(g.open) })
+			time.AfterFunc(time.Minute, func() { close(g) })
 			stop()
 			h.expect(t, "add a@1 initial")
 		},
