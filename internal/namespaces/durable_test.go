@@ -13,24 +13,27 @@ import (
 	"github.com/customcacheinformer/informer/internal/testkit"
 )
 
-// run runs an informer over a store for a minute. It returns the watcher, and the requests of
-// the run to each namespace.
-func (s *server) run(t *testing.T, store *testkit.Durable, namespaces ...string) (r *recorder, asked map[string]string) {
+// run runs the next process over the store for a minute, and checks the store and the watcher.
+func (s *server) run(t *testing.T, namespaces ...string) *reader {
 	t.Helper()
 	s.gates = map[string]*gate{}
-	inf, r := s.informer(t, options{Durable: store}, namespaces...)
-	stop := testkit.Start(t, inf)
-	time.Sleep(time.Minute)
+	inf := s.informer(t, options{Durable: s.reopen()}, namespaces...)
+	inf.start(time.Minute)
 	if !inf.HasSynced() {
 		t.Error("it has not synced")
 	}
-	s.check(t, inf, r, namespaces...)
-	stop()
-	asked = map[string]string{}
+	inf.check(namespaces...)
+	inf.stop()
+	return inf
+}
+
+// asked returns the requests since the last call of run began, by namespace.
+func (s *server) asked() map[string]string {
+	asked := map[string]string{}
 	for namespace, g := range s.gates {
 		asked[namespace] = g.asked()
 	}
-	return r, asked
+	return asked
 }
 
 func deletes(r *recorder) (keys []string) {
@@ -47,44 +50,31 @@ func deletes(r *recorder) (keys []string) {
 // is far ahead.
 func TestARestartOverSeveralNamespacesListsNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s, store := newServer(object("a", "x", "1"), object("b", "x", "1"), object("b", "gone", "1")), informertest.NewDurable()
-		s.run(t, store, "a", "b")
+		s := newServer(object("a", "x", "1"), object("b", "x", "1"), object("b", "gone", "1"))
+		s.run(t, "a", "b")
 		for n := range 10 {
 			s.Apply(object("a", "x", fmt.Sprint("ahead", n)))
 		}
 		// The version of a gets past the delete in b, which is not seen.
-		s.gates = map[string]*gate{}
-		inf, _ := s.informer(t, options{Durable: store.Reopen()}, "a", "b")
-		stop := testkit.Start(t, inf)
-		time.Sleep(time.Second)
-		open := s.client("b").hold()
-		if _, err := s.Delete(keyOf("b", "gone")); err != nil {
-			t.Fatal(err)
-		}
+		inf := s.informer(t, options{Durable: s.reopen()}, "a", "b")
+		inf.start(time.Second)
+		open := s.gate("b").hold()
+		_, _ = s.Delete(keyOf("b", "gone"))
 		s.Apply(object("a", "x", "last"))
 		time.Sleep(time.Second)
-		stop()
+		inf.stop()
 		open()
-
-		store = store.Reopen()
-		bookmark, err := store.Resume(t.Context())
-		if err != nil || !strings.HasPrefix(bookmark, `{"a":"`) {
+		if bookmark, err := s.reopen().Resume(t.Context()); err != nil || !strings.HasPrefix(bookmark, `{"a":"`) {
 			t.Errorf("the bookmark is %s, %v", bookmark, err)
 		}
-		r, asked := s.run(t, store, "a", "b")
-		if got := fmt.Sprint(asked); got != "map[a:0 lists, 1 watches b:0 lists, 1 watches]" {
-			t.Errorf("the restart has asked: %s", got)
-		}
-		if got := fmt.Sprint(deletes(r)); got != "[b/gone]" {
-			t.Errorf("the deletes %s were told, want that of b/gone", got)
-		}
+		equal(t, "deletes", deletes(s.run(t, "a", "b").recorder), "[b/gone]")
+		equal(t, "the restart has asked", s.asked(), "map[a:0 lists, 1 watches b:0 lists, 1 watches]")
 	})
 }
 
 // An informer over other namespaces takes over the store: it lists only the new ones, and tells
 // the objects of the others as deleted.
 func TestOtherNamespacesOverAStore(t *testing.T) {
-	all := func() *server { return newServer(object("a", "x", "1"), object("b", "x", "1"), object("c", "x", "1")) }
 	for _, tc := range []struct {
 		before, after  []string // nil for an informer over all
 		asked, deletes string
@@ -94,40 +84,30 @@ func TestOtherNamespacesOverAStore(t *testing.T) {
 		{[]string{"a"}, []string{"a", "b"}, "map[a:0 lists, 1 watches b:1 lists, 1 watches]", "[]"},
 		{nil, []string{"b"}, "map[b:1 lists, 1 watches]", "[a/x c/x]"},
 	} {
-		t.Run(fmt.Sprint(tc.before, " to ", tc.after), func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				s, store := all(), informertest.NewDurable()
-				if tc.before == nil {
-					testkit.OneRun(t, s.source, store, options{})
-				} else {
-					s.run(t, store, tc.before...)
-				}
-				store = store.Reopen()
-				r, asked := s.run(t, store, tc.after...)
-				if got := fmt.Sprint(asked); got != tc.asked {
-					t.Errorf("asked: %s, want %s", got, tc.asked)
-				}
-				if got := fmt.Sprint(deletes(r)); got != tc.deletes {
-					t.Errorf("deletes: %s, want %s", got, tc.deletes)
-				}
-				// The next start knows that nothing foreign is left.
-				if _, asked := s.run(t, store.Reopen(), tc.after...); strings.Contains(fmt.Sprint(asked), "1 lists") {
-					t.Errorf("the third start has asked: %v", asked)
-				}
-			})
+		inBubble(t, fmt.Sprint(tc.before, " to ", tc.after), func(t *testing.T) {
+			s := newServer(object("a", "x", "1"), object("b", "x", "1"), object("c", "x", "1"))
+			if tc.before == nil {
+				testkit.OneRun(t, s.source, s.store, options{})
+			} else {
+				s.run(t, tc.before...)
+			}
+			equal(t, "deletes", deletes(s.run(t, tc.after...).recorder), tc.deletes)
+			equal(t, "asked", s.asked(), tc.asked)
+			s.run(t, tc.after...)
+			if asked := fmt.Sprint(s.asked()); strings.Contains(asked, "1 lists") { // nothing foreign is left
+				t.Errorf("the third start has asked: %s", asked)
+			}
 		})
 	}
 }
 
 func TestAnInformerOverAllNamespacesTakesOverAStore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s, store := newServer(object("a", "x", "1"), object("b", "x", "1")), informertest.NewDurable()
-		s.run(t, store, "a")
-		store = store.Reopen()
-		r := testkit.OneRun(t, s.source, store, options{})
-		if got := deletes(r); len(got) > 0 || len(r.View()) != 2 {
-			t.Errorf("deletes: %v, objects: %v", got, r.View())
-		}
+		s := newServer(object("a", "x", "1"), object("b", "x", "1"))
+		s.run(t, "a")
+		r := testkit.OneRun(t, s.source, s.reopen(), options{})
+		equal(t, "deletes", deletes(r), "[]")
+		equal(t, "objects", len(r.View()), 2)
 	})
 }
 
@@ -135,38 +115,32 @@ func TestAnInformerOverAllNamespacesTakesOverAStore(t *testing.T) {
 // next start, and removes the rest.
 func TestForeignObjectsAreRemovedAfterACrash(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var objs []configMap
+		s := newServer(object("b", "x", "1"))
 		for n := range 2500 { // more than one batch
-			objs = append(objs, object("a", fmt.Sprint("x", n), "1"))
+			s.Apply(object("a", fmt.Sprint("x", n), "1"))
 		}
-		s, store := newServer(append(objs, object("b", "x", "1"))...), informertest.NewDurable()
-		s.run(t, store, "a", "b")
-		store = store.Reopen()
-		s.gates = map[string]*gate{}
-		var applied int
-		store.Fail(func(op, _ string) error {
-			if op == "apply" {
-				if applied++; applied > 1 {
-					return testkit.ErrDown
-				}
-			}
-			return nil
-		})
-		inf, err := informer.NewInNamespaces(s.client, []string{"b"}, options{Durable: store, ErrorHandler: testkit.Ignore})
-		if err != nil {
-			t.Fatal(err)
+		s.run(t, "a", "b")
+		failAfter(s.reopen(), 1)
+		inf := s.informer(t, options{Durable: s.store, ErrorHandler: testkit.Ignore}, "b")
+		inf.start(time.Second)
+		inf.stop()
+		s.reopen()
+		if bookmark, err := s.store.Resume(t.Context()); bookmark != "" || err != nil || len(testkit.Stored(s.store)) == 1 {
+			t.Errorf("the bookmark is %q, %v; %d objects", bookmark, err, len(testkit.Stored(s.store)))
 		}
-		stop := testkit.Start(t, inf)
-		time.Sleep(time.Second)
-		stop()
-		store = store.Reopen()
-		if bookmark, err := store.Resume(t.Context()); bookmark != "" || err != nil || len(testkit.Stored(store)) == 1 {
-			t.Errorf("the bookmark is %q, %v; %d objects", bookmark, err, len(testkit.Stored(store)))
+		s.run(t, "b")
+		equal(t, "objects that are left", len(testkit.Stored(s.reopen())), 1)
+	})
+}
+
+// failAfter makes every Apply of a store fail after the next n.
+func failAfter(store *testkit.Durable, n int) {
+	n += store.Calls("apply")
+	store.Fail(func(op, _ string) error {
+		if op == "apply" && store.Calls(op) > n {
+			return testkit.ErrDown
 		}
-		s.run(t, store, "b")
-		if objs := testkit.Stored(store); len(objs) != 1 {
-			t.Errorf("%d objects are left", len(objs))
-		}
+		return nil
 	})
 }
 
@@ -174,29 +148,20 @@ func TestForeignObjectsAreRemovedAfterACrash(t *testing.T) {
 func TestForeignObjectsOfAPlainStoreAreRemoved(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newServer(object("a", "x", "1"))
-		inf, r := s.informer(t, options{Store: testkit.NewPlainStore(object("b", "old", "1"), object("a", "old", "1"))}, "a")
-		informertest.Run(t, inf)
-		s.check(t, inf, r, "a")
-		if got := fmt.Sprint(deletes(r)); got != "[a/old b/old]" {
-			t.Errorf("deletes: %s", got)
-		}
+		inf := s.informer(t, options{Store: testkit.NewPlainStore(object("b", "old", "1"), object("a", "old", "1"))}, "a")
+		informertest.Run(t, inf.Informer)
+		inf.check("a")
+		equal(t, "deletes", deletes(inf.recorder), "[a/old b/old]")
 	})
 }
 
 // A bookmark that names no namespace says nothing about the store.
 func TestABookmarkWithoutNamespacesIsNone(t *testing.T) {
 	for _, bookmark := range []string{"", "null", "{}", "[]", "5", "{"} {
-		t.Run(bookmark, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				s, store := newServer(object("a", "x", "1")), informertest.NewDurable()
-				foreign := []informer.Change{testkit.Storing(object("b", "old", "1"))}
-				if err := store.Apply(t.Context(), foreign, bookmark); err != nil {
-					t.Fatal(err)
-				}
-				if r, _ := s.run(t, store, "a"); fmt.Sprint(deletes(r)) != "[b/old]" {
-					t.Errorf("deletes: %v", deletes(r))
-				}
-			})
+		inBubble(t, bookmark, func(t *testing.T) {
+			s := newServer(object("a", "x", "1"))
+			must(t, s.store.Apply(t.Context(), []informer.Change{testkit.Storing(object("b", "old", "1"))}, bookmark))
+			equal(t, "deletes", deletes(s.run(t, "a").recorder), "[b/old]")
 		})
 	}
 }
@@ -205,35 +170,23 @@ func TestABookmarkWithoutNamespacesIsNone(t *testing.T) {
 // of that namespace, and not the whole store.
 func TestARelistOfOneNamespaceReadsNoOther(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var objs []configMap
+		s := newServer()
 		var namespaces []string
 		for n := range 20 {
 			namespaces = append(namespaces, fmt.Sprint("n", n))
 			for m := range 100 {
-				objs = append(objs, object(namespaces[n], fmt.Sprint("x", m), "1"))
+				s.Apply(object(namespaces[n], fmt.Sprint("x", m), "1"))
 			}
 		}
-		s, store := newServer(objs...), informertest.NewDurable()
-		s.run(t, store, namespaces...)
+		s.run(t, namespaces...)
 		for _, namespace := range namespaces {
-			if _, err := s.Delete(keyOf(namespace, "x7")); err != nil {
-				t.Fatal(err)
-			}
+			_, _ = s.Delete(keyOf(namespace, "x7"))
 		}
 		s.Compact()
-		store = store.Reopen()
-		s.gates = map[string]*gate{}
-		inf, r := s.informer(t, options{Durable: store}, namespaces...)
-		stop := testkit.Start(t, inf)
-		time.Sleep(time.Minute)
-		s.check(t, inf, r, namespaces...)
-		stop()
-		if got := len(deletes(r)); got != len(namespaces) {
-			t.Errorf("%d deletes were told, want %d", got, len(namespaces))
-		}
+		equal(t, "deletes", len(deletes(s.run(t, namespaces...).recorder)), len(namespaces))
 		// A relist reads one page for its namespace. The load at the start and the join of the
 		// watcher read the five pages of the store, the check reads it again.
-		if got := store.Calls("scan"); got > 2*len(namespaces) {
+		if got := s.store.Calls("scan"); got > 2*len(namespaces) {
 			t.Errorf("the store was scanned %d times", got)
 		}
 	})
@@ -242,17 +195,15 @@ func TestARelistOfOneNamespaceReadsNoOther(t *testing.T) {
 // A namespace leaves and returns while the store is read. That is no reason to forget that the store has another one, too.
 func TestAReturnHidesNoForeignNamespace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s, store := newServer(object("a", "x", "1"), object("b", "x", "1")), informertest.NewDurable()
-		s.run(t, store, "a", "b")
-		store = store.Reopen()
-		release := store.Hang()
-		inf, r := s.informer(t, options{Durable: store}, "a")
-		testkit.Start(t, inf)
+		s := newServer(object("a", "x", "1"), object("b", "x", "1"))
+		s.run(t, "a", "b")
+		release := s.reopen().Hang()
+		inf := s.informer(t, options{Durable: s.store}, "a")
+		inf.start(0)
 		synctest.Wait()
-		set(t, inf)
-		set(t, inf, "a")
+		inf.set()
+		inf.set("a")
 		release()
-		time.Sleep(time.Minute)
-		s.check(t, inf, r, "a")
+		inf.checkAfter(time.Minute, "a")
 	})
 }

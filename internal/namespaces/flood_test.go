@@ -9,7 +9,6 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/customcacheinformer/informer"
-	"github.com/customcacheinformer/informer/informertest"
 	"github.com/customcacheinformer/informer/internal/testkit"
 )
 
@@ -36,10 +35,9 @@ func flood(s *server, namespaces ...string) {
 }
 
 // took makes a change in a namespace, and returns when its event comes.
-func took(t *testing.T, s *server, r *recorder, namespace string) time.Duration {
-	t.Helper()
+func (r *reader) took(namespace string) time.Duration {
 	begun := time.Now()
-	obj := s.Apply(object(namespace, "x", fmt.Sprint(begun.UnixNano())))
+	obj := r.s.Apply(object(namespace, "x", fmt.Sprint(begun.UnixNano())))
 	for time.Since(begun) < time.Minute {
 		if known := r.View()[keyOf(namespace, "x")]; known != nil && known.ResourceVersion == obj.ResourceVersion {
 			break
@@ -52,36 +50,31 @@ func took(t *testing.T, s *server, r *recorder, namespace string) time.Duration 
 func TestANamespaceThatFloodsHoldsUpNoOther(t *testing.T) {
 	testkit.EachQueue(t, func(t *testing.T, queue informer.QueueKind) {
 		s := newServer(object("quiet", "x", "1"))
-		inf, r := s.informer(t, options{Queue: queue, Store: slow{cache.NewStore(cache.MetaNamespaceKeyFunc)}}, "flood", "quiet")
-		testkit.Start(t, inf)
-		time.Sleep(time.Second)
+		inf := s.informer(t, options{Queue: queue, Store: slow{cache.NewStore(cache.MetaNamespaceKeyFunc)}}, "flood", "quiet")
+		inf.start(time.Second)
 		flood(s, "flood")
 		time.Sleep(100 * time.Millisecond)
 		synctest.Wait()
 		if queued := inf.Health().Queued; queued > 256 {
 			t.Errorf("%d changes of one namespace wait", queued)
 		}
-		if d := took(t, s, r, "quiet"); d > 300*time.Millisecond {
+		if d := inf.took("quiet"); d > 300*time.Millisecond {
 			t.Errorf("an event of another namespace took %v, with 256 changes of 1 ms before it", d)
 		}
-		time.Sleep(time.Minute)
-		s.check(t, inf, r, "flood", "quiet")
+		inf.checkAfter(time.Minute, "flood", "quiet")
 	})
 }
 
 // A Durable takes 1,000 changes at once.
 func TestANamespaceThatFloodsADurableFillsABatch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s, store := newServer(), informertest.NewDurable()
-		inf, _ := s.informer(t, options{Durable: store}, "flood", "quiet")
-		testkit.Start(t, inf)
-		time.Sleep(time.Second)
-		release := store.Hang()
+		s := newServer()
+		inf := s.informer(t, options{Durable: s.store}, "flood", "quiet")
+		inf.start(time.Second)
+		release := s.store.Hang()
 		flood(s, "flood")
 		time.Sleep(time.Second)
-		if queued := inf.Health().Queued; queued != 1000 {
-			t.Errorf("%d changes of one namespace wait, want 1,000", queued)
-		}
+		equal(t, "changes that wait", inf.Health().Queued, 1000)
 		release()
 	})
 }
@@ -93,20 +86,19 @@ func TestNamespacesThatFloodTakeTurns(t *testing.T) {
 			floods = append(floods, fmt.Sprintf("flood-%02d", n))
 		}
 		s := newServer(object("quiet", "x", "1"))
-		inf, r := s.informer(t, options{Queue: queue, Store: slow{cache.NewStore(cache.MetaNamespaceKeyFunc)}}, append(floods, "quiet")...)
-		testkit.Start(t, inf)
-		time.Sleep(time.Second)
+		inf := s.informer(t, options{Queue: queue, Store: slow{cache.NewStore(cache.MetaNamespaceKeyFunc)}}, append(floods, "quiet")...)
+		inf.start(time.Second)
 		flood(s, floods...)
 		time.Sleep(10 * time.Second)
 		synctest.Wait()
 		if queued := inf.Health().Queued; queued > 2000 {
 			t.Errorf("%d changes wait", queued)
 		}
-		if d := took(t, s, r, "quiet"); d > 2100*time.Millisecond {
+		if d := inf.took("quiet"); d > 2100*time.Millisecond {
 			t.Errorf("an event took %v, with 2,000 changes of 1 ms before it", d)
 		}
 		handled := map[string]int{}
-		for _, e := range r.Events() {
+		for _, e := range inf.Events() {
 			handled[e.Key().Namespace]++
 		}
 		for _, namespace := range floods {
@@ -114,7 +106,6 @@ func TestNamespacesThatFloodTakeTurns(t *testing.T) {
 				t.Errorf("%d events of %s came, of about 12,000 of 20 namespaces: %v", n, namespace, handled)
 			}
 		}
-		time.Sleep(10 * time.Minute)
-		s.check(t, inf, r, append(floods, "quiet")...)
+		inf.checkAfter(10*time.Minute, append(floods, "quiet")...)
 	})
 }

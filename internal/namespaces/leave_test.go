@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/customcacheinformer/informer"
-	"github.com/customcacheinformer/informer/informertest"
 	"github.com/customcacheinformer/informer/internal/testkit"
 )
 
@@ -20,24 +19,22 @@ import (
 func TestANamespaceLeavesInTheMiddleOfItsList(t *testing.T) {
 	eachStore(t, func(t *testing.T, opts options) {
 		s := newServer(object("a", "u", "1"), object("a", "v", "1"), object("a", "w", "1"), object("b", "x", "1"))
-		var inf *testkit.Informer
+		var inf *reader
 		var taken atomic.Int32
 		opts.Transform = func(obj configMap) (configMap, error) {
 			if obj.Namespace == "a" && taken.Add(1) == 2 {
-				set(t, inf, "b")
+				inf.set("b")
 			}
 			return obj, nil
 		}
-		inf, r := s.informer(t, opts, "a", "b")
-		testkit.Start(t, inf)
-		time.Sleep(time.Minute)
-		s.check(t, inf, r, "b")
+		inf = s.informer(t, opts, "a", "b")
+		inf.start(time.Minute)
+		inf.check("b")
 		if !inf.HasSynced() || taken.Load() != 2 {
 			t.Errorf("%d objects were transformed: %+v", taken.Load(), inf.Health())
 		}
-		set(t, inf, "b", "a")
-		time.Sleep(time.Minute)
-		s.check(t, inf, r, "a", "b")
+		inf.set("b", "a")
+		inf.checkAfter(time.Minute, "a", "b")
 	})
 }
 
@@ -51,16 +48,14 @@ func TestANamespaceLeavesWhileTransformHasItsObject(t *testing.T) {
 			}
 			return obj, nil
 		}
-		inf, r := s.informer(t, opts, "a", "b")
-		testkit.Start(t, inf)
-		time.Sleep(time.Minute)
+		inf := s.informer(t, opts, "a", "b")
+		inf.start(time.Minute)
 		s.Apply(object("a", "x", "hold"))
 		time.Sleep(time.Second)
-		set(t, inf, "b")
+		inf.set("b")
 		time.Sleep(time.Second)
 		close(hold)
-		time.Sleep(time.Second)
-		s.check(t, inf, r, "b")
+		inf.checkAfter(time.Second, "b")
 	})
 }
 
@@ -73,22 +68,20 @@ func TestANamespaceLeavesAndReturnsBehindAChange(t *testing.T) {
 				<-hold
 			}
 		}}
-		inf, r := s.informer(t, opts, "a", "b")
-		testkit.Start(t, inf)
-		time.Sleep(time.Minute)
+		inf := s.informer(t, opts, "a", "b")
+		inf.start(time.Minute)
 		s.Apply(object("b", "x", "2"))
 		synctest.Wait()
 		s.Apply(object("a", "x", "2")) // waits in the queue, and a DeltaFIFO puts a later change of a/x in its place
 		synctest.Wait()
-		set(t, inf, "b")
+		inf.set("b")
 		_, _ = s.Delete(keyOf("a", "x"))
-		set(t, inf, "a", "b")
+		inf.set("a", "b")
 		time.Sleep(time.Second)
 		s.Apply(object("a", "x", "3"))
 		synctest.Wait()
 		close(hold)
-		time.Sleep(time.Minute)
-		s.check(t, inf, r, "a", "b")
+		inf.checkAfter(time.Minute, "a", "b")
 	})
 }
 
@@ -125,20 +118,19 @@ func TestACallbackChangesTheSet(t *testing.T) {
 			eachStore(t, func(t *testing.T, opts options) {
 				s := newServer(object("a", "x", "1"), object("a", "y", "1"), object("b", "x", "1"), object("a", "bad", "1"))
 				s.client("b")
-				var inf *testkit.Informer
+				var inf *reader
 				var once sync.Once
 				changed := make(chan struct{})
 				w := arrange(&opts, func() {
-					once.Do(func() { set(t, inf, "b"); close(changed) })
+					once.Do(func() { inf.set("b"); close(changed) })
 				})
-				inf, r := s.informer(t, opts, "a")
+				inf = s.informer(t, opts, "a")
 				if w != nil {
-					testkit.AddWatcher(t, inf, w, informer.WatcherOptions{Name: name})
+					testkit.AddWatcher(t, inf.Informer, w, informer.WatcherOptions{Name: name})
 				}
-				testkit.Start(t, inf)
-				time.Sleep(time.Minute)
+				inf.start(time.Minute)
 				<-changed
-				s.check(t, inf, r, "b")
+				inf.check("b")
 			})
 		})
 	}
@@ -154,19 +146,16 @@ func TestTheFailuresOfANamespaceLeaveWithIt(t *testing.T) {
 			}
 			return obj, nil
 		}}
-		inf, r := s.informer(t, opts, "a", "b")
-		testkit.Start(t, inf)
+		inf := s.informer(t, opts, "a", "b")
+		inf.start(0)
 		for range 3 {
 			time.Sleep(time.Minute)
-			if got := errs.Take(); len(got) != 1 {
-				t.Errorf("reported: %v", got)
-			}
-			set(t, inf, "b")
+			equal(t, "reports", len(errs.Take()), 1)
+			inf.set("b")
 			time.Sleep(time.Minute)
-			set(t, inf, "a", "b")
+			inf.set("a", "b")
 		}
-		time.Sleep(time.Minute)
-		s.check(t, inf, r, "b")
+		inf.checkAfter(time.Minute, "b")
 	})
 }
 
@@ -174,20 +163,16 @@ func TestTheFailuresOfANamespaceLeaveWithIt(t *testing.T) {
 func TestTenThousandChangesOfTheSet(t *testing.T) {
 	testkit.EachQueue(t, func(t *testing.T, queue informer.QueueKind) {
 		s := newServer(object("keep", "x", "1"))
-		inf, err := informer.NewInNamespaces(s.Namespace, []string{"keep"}, options{Queue: queue, WatchList: informer.WatchListOff})
-		if err != nil {
-			t.Fatal(err)
-		}
-		testkit.Start(t, inf)
+		inf := s.informerOver(t, options{Queue: queue, WatchList: informer.WatchListOff}, s.Namespace, "keep")
+		inf.start(0)
 		n := 0
 		change := func(times int) (goroutines int, heap uint64) {
 			for range times {
 				n++
-				name := fmt.Sprint("n", n)
-				set(t, inf, "keep", name)
+				inf.set("keep", fmt.Sprint("n", n))
 				synctest.Wait()
 			}
-			set(t, inf, "keep")
+			inf.set("keep")
 			s.Apply(object("keep", "x", fmt.Sprint(n))) // the source forgets watches that have ended at its next event
 			time.Sleep(time.Hour)
 			runtime.GC()
@@ -201,7 +186,6 @@ func TestTenThousandChangesOfTheSet(t *testing.T) {
 		}
 		goroutines, heap := change(times)
 		after, grown := change(times)
-		t.Logf("%d goroutines and %d bytes after %d changes, %d and %d after %d more", goroutines, heap, times, after, grown, times)
 		if after != goroutines || int64(grown)-int64(heap) > int64(times)*2000 { // the source notes each request; a source that stays takes 10 kB
 			t.Errorf("%d goroutines and %d bytes after %d changes, %d and %d after %d more", goroutines, heap, times, after, grown, times)
 		}
@@ -211,34 +195,23 @@ func TestTenThousandChangesOfTheSet(t *testing.T) {
 // A process that ends in the middle of a leave has a store from which the next one starts.
 func TestARestartInTheMiddleOfALeave(t *testing.T) {
 	for next, namespaces := range map[string][]string{"with the namespace": {"a", "b"}, "without it": {"b"}} {
-		t.Run(next, func(t *testing.T) {
-			for applies := range 5 {
-				synctest.Test(t, func(t *testing.T) {
-					s, store := newServer(object("b", "x", "1")), informertest.NewDurable()
-					for n := range 2500 { // more than one batch
-						s.Apply(object("a", fmt.Sprint("x", n), "1"))
-					}
-					inf, _ := s.informer(t, options{Durable: store, ErrorHandler: testkit.Ignore}, "a", "b")
-					stop := testkit.Start(t, inf)
-					time.Sleep(time.Minute)
-					applied := 0
-					store.Fail(func(op, _ string) error {
-						if op == "apply" {
-							if applied++; applied > applies {
-								return testkit.ErrDown
-							}
-						}
-						return nil
-					})
-					set(t, inf, "b")
-					time.Sleep(time.Second)
-					stop()
-					if store = store.Reopen(); applies == 1 && len(testkit.Stored(store)) < 2 {
-						t.Error("the leave was over")
-					}
-					s.run(t, store, namespaces...)
-				})
-			}
-		})
+		for applies := range 5 {
+			inBubble(t, fmt.Sprint(next, "/", applies), func(t *testing.T) {
+				s := newServer(object("b", "x", "1"))
+				for n := range 2500 { // more than one batch
+					s.Apply(object("a", fmt.Sprint("x", n), "1"))
+				}
+				inf := s.informer(t, options{Durable: s.store, ErrorHandler: testkit.Ignore}, "a", "b")
+				inf.start(time.Minute)
+				failAfter(s.store, applies)
+				inf.set("b")
+				time.Sleep(time.Second)
+				inf.stop()
+				if s.reopen(); applies == 1 && len(testkit.Stored(s.store)) < 2 {
+					t.Error("the leave was over")
+				}
+				s.run(t, namespaces...)
+			})
+		}
 	}
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -51,9 +50,7 @@ func TestAnyClientReadsSeveralNamespaces(t *testing.T) {
 	})
 	t.Run("metadata", func(t *testing.T) {
 		meta := metadatafake.NewTestScheme()
-		if err := metav1.AddMetaToScheme(meta); err != nil {
-			t.Fatal(err)
-		}
+		must(t, metav1.AddMetaToScheme(meta))
 		var some []runtime.Object
 		for _, obj := range objs() {
 			m := obj.(configMap)
@@ -67,22 +64,13 @@ func TestAnyClientReadsSeveralNamespaces(t *testing.T) {
 
 func readsTwo[T informer.Object](t *testing.T, inf *informer.CustomCacheInformer[T], err error) {
 	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	informertest.Run(t, inf)
-	objs, err := inf.List("", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
 	var keys []string
-	for _, obj := range objs {
-		keys = append(keys, obj.GetNamespace()+"/"+obj.GetName())
+	for key := range inf.All() {
+		keys = append(keys, key.String())
 	}
-	slices.Sort(keys)
-	if fmt.Sprint(keys) != "[a/x c/x]" {
-		t.Errorf("the store has %v", keys)
-	}
+	equal(t, "stored", testkit.Sorted(keys), "[a/x c/x]")
 }
 
 func TestNamespacesThatCannotBeUsedAreErrors(t *testing.T) {
@@ -98,9 +86,8 @@ func TestNamespacesThatCannotBeUsedAreErrors(t *testing.T) {
 		"the client is nil":                      {func(string) informer.UntypedClient[*metav1.List] { return nil }, []string{"a"}},
 		strings.Repeat("x", 64) + `" is no name`: {src.Namespace, []string{strings.Repeat("x", 64)}},
 	} {
-		if _, err := informer.NewInNamespaces(tc.client, tc.namespaces, options{}); err == nil || !strings.Contains(err.Error(), says) {
-			t.Errorf("got %v, want it to say %q", err, says)
-		}
+		_, err := informer.NewInNamespaces(tc.client, tc.namespaces, options{})
+		errorSays(t, err, says)
 	}
 }
 
@@ -108,14 +95,12 @@ func TestNamespacesThatCannotBeUsedAreErrors(t *testing.T) {
 func TestAForbiddenNamespaceHoldsUpNoOther(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, errs := newServer(object("a", "x", "1"), object("b", "x", "1"), object("c", "x", "1")), &testkit.ErrorLog{}
-		s.client("b").forbid()
-		inf, r := s.informer(t, options{Name: "maps", ErrorHandler: errs.Handle}, "a", "b", "c")
-		testkit.Start(t, inf)
-		time.Sleep(time.Minute)
-		s.check(t, inf, r, "a", "c")
+		s.gate("b").forbid()
+		inf := s.informer(t, options{Name: "maps", ErrorHandler: errs.Handle}, "a", "b", "c")
+		inf.start(time.Minute)
+		inf.check("a", "c")
 		s.Apply(object("a", "x", "2"))
-		time.Sleep(time.Second)
-		s.check(t, inf, r, "a", "c")
+		inf.checkAfter(time.Second, "a", "c")
 
 		err := inf.WaitForSync(testkit.Within(t, time.Second))
 		var late *informer.SyncError
@@ -149,16 +134,11 @@ func TestAForbiddenNamespaceHoldsUpNoOther(t *testing.T) {
 			t.Errorf("waiting for b: %v", err)
 		}
 		err = inf.WaitForVersion(testkit.Within(t, time.Second), "", "1001")
-		if err == nil || !strings.Contains(err.Error(), "resourceVersion 1001 of b; failing now: list maps in namespace b") {
-			t.Errorf("waiting for all: %v", err)
-		}
+		errorSays(t, err, "resourceVersion 1001 of b; failing now: list maps in namespace b")
 
 		s.Heal()
-		time.Sleep(time.Minute)
-		s.check(t, inf, r, "a", "b", "c")
-		if err := inf.WaitForSync(t.Context()); err != nil {
-			t.Error(err)
-		}
+		inf.checkAfter(time.Minute, "a", "b", "c")
+		noError(t, inf.WaitForSync(t.Context()))
 		if h := inf.Health(); !h.Watching || h.ResourceVersion == "" || h.SourceError != nil || h.LastList.IsZero() {
 			t.Errorf("health: %+v", h)
 		}
@@ -169,30 +149,22 @@ func TestAForbiddenNamespaceHoldsUpNoOther(t *testing.T) {
 // gone.
 func TestANamespaceThatIsForbiddenLaterKeepsItsState(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s, errs := newServer(object("a", "x", "1"), object("b", "x", "1")), &testkit.ErrorLog{}
-		inf, r := s.informer(t, options{ErrorHandler: errs.Handle}, "a", "b")
+		s := newServer(object("a", "x", "1"), object("b", "x", "1"))
+		inf := s.informer(t, options{ErrorHandler: testkit.Ignore}, "a", "b")
 		informertest.Run(t, inf)
-		s.client("b").forbid()
+		s.gate("b").forbid()
 		s.Expire() // the next request after the refusal must be a list
 		for n := range 3 {
 			s.Apply(object("a", "x", fmt.Sprint("new", n)))
 			time.Sleep(10 * time.Minute)
 		}
-		for _, e := range r.Events() {
-			if e.Type == informer.EventDeleted {
-				t.Errorf("told %v", e)
-			}
-		}
-		s.check(t, inf, r, "a", "b") // nothing has happened in b
-		if h := inf.Health(); h.Ready() != nil || h.SourceError == nil || !strings.Contains(h.SourceError.Error(), "in namespace b") {
-			t.Errorf("ready: %v, source: %v", h.Ready(), h.SourceError)
-		}
-		if _, err := s.Delete(keyOf("b", "x")); err != nil {
-			t.Fatal(err)
-		}
+		equal(t, "deletes", deletes(inf.recorder), "[]")
+		inf.check("a", "b") // nothing has happened in b
+		noError(t, inf.Health().Ready())
+		errorSays(t, inf.Health().SourceError, "in namespace b")
+		_, _ = s.Delete(keyOf("b", "x"))
 		s.Heal()
-		time.Sleep(10 * time.Minute)
-		s.check(t, inf, r, "a", "b")
+		inf.checkAfter(10*time.Minute, "a", "b")
 	})
 }
 
@@ -201,29 +173,26 @@ func TestANamespaceThatIsForbiddenLaterKeepsItsState(t *testing.T) {
 func TestAWatchThatEndsSkipsNoEventOfAnotherNamespace(t *testing.T) {
 	testkit.EachQueue(t, func(t *testing.T, queue informer.QueueKind) {
 		s := newServer(object("a", "x", "0"), object("b", "x", "0"))
-		inf, r := s.informer(t, options{Queue: queue}, "a", "b")
+		inf := s.informer(t, options{Queue: queue}, "a", "b")
 		informertest.Run(t, inf)
 		time.Sleep(time.Minute) // client-go lists again when a watch ends within a second
 		for n := range 20 {
-			open := s.client("b").hold()
+			open := s.gate("b").hold()
 			s.Apply(object("b", "x", fmt.Sprint(n))) // b has not read it
 			if n%3 == 0 {
-				if _, err := s.Delete(keyOf("b", "x")); err != nil {
-					t.Fatal(err)
-				}
+				_, _ = s.Delete(keyOf("b", "x"))
 			}
 			s.Apply(object("a", "x", fmt.Sprint(n))) // a is ahead
 			synctest.Wait()
-			s.client("a").cut()
+			s.gate("a").cut()
 			if n%2 == 0 {
-				s.client("b").cut()
+				s.gate("b").cut()
 			}
 			s.Apply(object("a", "y", fmt.Sprint(n)))
 			open()
-			time.Sleep(10 * time.Second)
-			s.check(t, inf, r, "a", "b")
+			inf.checkAfter(10*time.Second, "a", "b")
 		}
-		if a, b := s.client("a").asked(), s.client("b").asked(); !strings.HasPrefix(a, "1 lists") || !strings.HasPrefix(b, "1 lists") {
+		if a, b := s.gate("a").asked(), s.gate("b").asked(); !strings.HasPrefix(a, "1 lists") || !strings.HasPrefix(b, "1 lists") {
 			t.Errorf("a: %s; b: %s", a, b)
 		}
 	})
@@ -234,21 +203,18 @@ func TestAWatchThatEndsSkipsNoEventOfAnotherNamespace(t *testing.T) {
 func TestAnExpiredVersionRelistsOneNamespace(t *testing.T) {
 	testkit.EachQueue(t, func(t *testing.T, queue informer.QueueKind) {
 		s := newServer(object("a", "x", "1"), object("a", "gone", "1"), object("b", "x", "1"), object("b", "y", "1"))
-		inf, r := s.informer(t, options{Queue: queue}, "a", "b")
+		inf := s.informer(t, options{Queue: queue}, "a", "b")
 		informertest.Run(t, inf)
-		s.client("a").forbid()
-		if _, err := s.Delete(keyOf("a", "gone")); err != nil {
-			t.Fatal(err)
-		}
+		s.gate("a").forbid()
+		_, _ = s.Delete(keyOf("a", "gone"))
 		s.Compact()
 		s.Apply(object("b", "x", "2"))
 		s.Heal()
-		time.Sleep(time.Minute)
-		s.check(t, inf, r, "a", "b")
-		if a, b := s.client("a").asked(), s.client("b").asked(); !strings.HasPrefix(a, "2 lists") || b != "1 lists, 1 watches" {
+		inf.checkAfter(time.Minute, "a", "b")
+		if a, b := s.gate("a").asked(), s.gate("b").asked(); !strings.HasPrefix(a, "2 lists") || b != "1 lists, 1 watches" {
 			t.Errorf("a: %s; b: %s", a, b)
 		}
-		for _, e := range r.Events() {
+		for _, e := range inf.Events() {
 			if e.Origin == informer.OriginRelist && e.Key().Namespace != "a" {
 				t.Errorf("told %v", e)
 			}
@@ -260,32 +226,23 @@ func TestAnExpiredVersionRelistsOneNamespace(t *testing.T) {
 func TestAWriteIsReadInItsNamespace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newServer(object("a", "x", "1"), object("b", "x", "1"))
-		inf, _ := s.informer(t, options{}, "a", "b")
+		inf := s.informer(t, options{}, "a", "b")
 		informertest.Run(t, inf)
 		first := inf.ResourceVersion()
 		written := s.Apply(object("a", "x", "2"))
-		if err := inf.WaitForVersion(testkit.Within(t, time.Second), "a", written.ResourceVersion); err != nil {
-			t.Error(err)
-		}
+		noError(t, inf.WaitForVersion(testkit.Within(t, time.Second), "a", written.ResourceVersion))
 		if obj, _, err := inf.Get(keyOf("a", "x")); err != nil || obj.Data["value"] != "2" {
 			t.Errorf("read %v, %v", obj, err)
 		}
-		if got := inf.ResourceVersion(); got != first {
-			t.Errorf("the version of all is %s, want %s: b has not passed it", got, first)
-		}
+		equal(t, "the version of all, which b has not passed", inf.ResourceVersion(), first)
+		equal(t, "the same in client-go's shape", inf.SharedIndexInformer().LastSyncResourceVersion(), first)
 		if err := inf.WaitForVersion(testkit.Within(t, time.Second), "", written.ResourceVersion); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("waiting for all: %v", err)
 		}
 		s.Bookmark()
-		if err := inf.WaitForVersion(testkit.Within(t, time.Second), "", written.ResourceVersion); err != nil {
-			t.Error(err)
-		}
-		if got := inf.ResourceVersion(); got != written.ResourceVersion {
-			t.Errorf("the version of all is %s, want %s", got, written.ResourceVersion)
-		}
-		if err := inf.WaitForVersion(t.Context(), "c", "1"); err == nil || !strings.Contains(err.Error(), `does not read the namespace "c"`) {
-			t.Errorf("waiting for a namespace that is not read: %v", err)
-		}
+		noError(t, inf.WaitForVersion(testkit.Within(t, time.Second), "", written.ResourceVersion))
+		equal(t, "the version of all", inf.ResourceVersion(), written.ResourceVersion)
+		errorSays(t, inf.WaitForVersion(t.Context(), "c", "1"), `does not read the namespace "c"`)
 	})
 }
 
@@ -293,23 +250,16 @@ func TestAWriteIsReadInItsNamespace(t *testing.T) {
 // the others.
 func TestAClientOfAnotherNamespaceIsAnError(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		src, errs := informertest.NewSource(object("a", "x", "1"), object("b", "x", "1")), &testkit.ErrorLog{}
-		all := func(string) informer.UntypedClient[*metav1.List] { return src.Namespace("") }
-		inf, err := informer.NewInNamespaces(all, []string{"a", "b"}, options{WatchList: informer.WatchListOff, ErrorHandler: errs.Handle})
-		if err != nil {
-			t.Fatal(err)
-		}
-		testkit.Start(t, inf)
-		time.Sleep(time.Minute)
+		s, errs := newServer(object("a", "x", "1"), object("b", "x", "1")), &testkit.ErrorLog{}
+		all := func(string) informer.UntypedClient[*metav1.List] { return s.Namespace("") }
+		inf := s.informerOver(t, options{WatchList: informer.WatchListOff, ErrorHandler: errs.Handle}, all, "a", "b")
+		inf.start(time.Minute)
 		if objs, _ := inf.List("", nil); len(objs) > 0 || inf.HasSynced() {
 			t.Errorf("it has %d objects and has synced: %v", len(objs), inf.HasSynced())
 		}
-		got := fmt.Sprint(errs.Take())
-		for _, want := range []string{`the client for namespace "a" delivers an object of namespace "b"`, `the client for namespace "b" delivers an object of namespace "a"`} {
-			if !strings.Contains(got, want) {
-				t.Errorf("reported %s, want %q in it", got, want)
-			}
-		}
+		got := errors.Join(errs.Take()...)
+		errorSays(t, got, `the client for namespace "a" delivers an object of namespace "b"`)
+		errorSays(t, got, `the client for namespace "b" delivers an object of namespace "a"`)
 	})
 }
 
@@ -317,35 +267,15 @@ func TestAClientOfAnotherNamespaceIsAnError(t *testing.T) {
 func TestAGroupWaitsForAllNamespaces(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newServer(object("a", "x", "1"), object("b", "x", "1"))
-		inf, r := s.informer(t, options{}, "a", "b")
+		inf := s.informer(t, options{}, "a", "b")
 		var group informer.Group
-		if err := group.Add(inf); err != nil {
-			t.Fatal(err)
-		}
+		must(t, group.Add(inf))
 		stop := informertest.Run(t, &group)
-		s.check(t, inf, r, "a", "b")
-		if err := group.Ready(); err != nil {
-			t.Error(err)
-		}
+		inf.check("a", "b")
+		noError(t, group.Ready())
 		stop()
 		if !inf.Health().Stopped {
 			t.Error("the informer has not stopped")
-		}
-	})
-}
-
-// The informer in client-go's shape has the lowest version, so that nobody takes it for newer
-// than it is.
-func TestTheViewOfSeveralNamespacesHasTheLowestVersion(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newServer(object("a", "x", "1"), object("b", "x", "1"))
-		inf, _ := s.informer(t, options{}, "a", "b")
-		informertest.Run(t, inf)
-		first := inf.ResourceVersion()
-		s.Apply(object("a", "x", "2"))
-		time.Sleep(time.Second)
-		if got := inf.SharedIndexInformer().LastSyncResourceVersion(); got != first || got == "" {
-			t.Errorf("the version is %q, want %q", got, first)
 		}
 	})
 }

@@ -34,42 +34,49 @@ func holdFirstRefuseSecond(store *testkit.Durable, later func(n int)) (hold chan
 	return hold, applies
 }
 
+// keepX makes a store refuse to delete a/x: the batch with it, and the half of that batch.
+func keepX(store *testkit.Durable) (refuses *int) {
+	refuses = new(int)
+	*refuses = 2
+	store.Fail(func(op, key string) error {
+		if op == "apply" && key == "a/x" && *refuses > 0 {
+			*refuses--
+			return errRefuses
+		}
+		return nil
+	})
+	return refuses
+}
+
 // A batch that the store refuses is applied again in halves. The bookmark of the first half must
 // not have the versions of the second: the process may end between the two.
 func TestTheBookmarkOfAHalfBatchClaimsNoOtherNamespace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s, store := newServer(object("a", "slow", "0"), object("b", "x", "0")), informertest.NewDurable()
-		inf, _ := s.informer(t, options{Durable: store, ErrorHandler: testkit.Ignore}, "a", "b")
-		stop := testkit.Start(t, inf)
-		time.Sleep(time.Minute)
-
-		hold, applies := holdFirstRefuseSecond(store, func(n int) {
+		s := newServer(object("a", "slow", "0"), object("b", "x", "0"))
+		inf := s.informer(t, options{Durable: s.store, ErrorHandler: testkit.Ignore}, "a", "b")
+		inf.start(time.Minute)
+		hold, applies := holdFirstRefuseSecond(s.store, func(n int) {
 			if n == 4 { // the second half
-				store.Crash()
+				s.store.Crash()
 			}
 		})
-		s.Apply(object("a", "slow", "1"))
-		synctest.Wait()
-		for n := range 4 {
-			s.Apply(object("a", fmt.Sprint("x", n), "1"))
+		for _, obj := range []configMap{
+			object("a", "slow", "1"),
+			object("a", "x0", "1"), object("a", "x1", "1"), object("a", "x2", "1"), object("a", "x3", "1"),
+			object("b", "x0", "1"), object("b", "x1", "1"), object("b", "x2", "1"),
+		} {
+			s.Apply(obj)
 			synctest.Wait()
 		}
-		for n := range 3 {
-			s.Apply(object("b", fmt.Sprint("x", n), "1"))
-			synctest.Wait()
-		}
-		if _, err := s.Delete(keyOf("b", "x")); err != nil {
-			t.Fatal(err)
-		}
+		_, _ = s.Delete(keyOf("b", "x"))
 		synctest.Wait()
 		close(hold)
 		time.Sleep(time.Minute)
-		stop()
+		inf.stop()
 		if *applies < 4 {
 			t.Fatalf("%d calls of Apply: the batch was not split", *applies)
 		}
-
-		s.run(t, store.Reopen(), "a", "b") // checks the store and the watcher
+		s.run(t, "a", "b")
 	})
 }
 
@@ -77,35 +84,17 @@ func TestTheBookmarkOfAHalfBatchClaimsNoOtherNamespace(t *testing.T) {
 // not forgotten: the next start tries again.
 func TestAForeignObjectThatTheStoreKeepsIsDeletedAtTheNextStart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s, store := newServer(object("a", "x", "1"), object("a", "y", "1"), object("b", "x", "1")), informertest.NewDurable()
-		s.run(t, store, "a", "b")
-
-		store = store.Reopen()
-		refuses := 2 // the batch, and the half of it with a/x
-		store.Fail(func(op, key string) error {
-			if op == "apply" && key == "a/x" && refuses > 0 {
-				refuses--
-				return errRefuses
-			}
-			return nil
-		})
-		errs := &testkit.ErrorLog{}
-		inf, _ := s.informer(t, options{Durable: store, ErrorHandler: errs.Handle}, "b")
-		stop := testkit.Start(t, inf)
-		time.Sleep(time.Minute)
-		stop()
-		if got := errs.Take(); len(got) != 1 {
-			t.Errorf("reported: %v", got)
-		}
-
-		store = store.Reopen()
-		r, _ := s.run(t, store, "b")
-		if got := fmt.Sprint(deletes(r)); got != "[a/x]" {
-			t.Errorf("deletes: %s, want that of a/x", got)
-		}
-		if _, asked := s.run(t, store.Reopen(), "b"); fmt.Sprint(asked) != "map[b:0 lists, 1 watches]" {
-			t.Errorf("the next start has asked: %v", asked)
-		}
+		s := newServer(object("a", "x", "1"), object("a", "y", "1"), object("b", "x", "1"))
+		s.run(t, "a", "b")
+		keepX(s.reopen())
+		var errs testkit.ErrorLog
+		inf := s.informer(t, options{Durable: s.store, ErrorHandler: errs.Handle}, "b")
+		inf.start(time.Minute)
+		inf.stop()
+		equal(t, "reports", len(errs.Take()), 1)
+		equal(t, "deletes", deletes(s.run(t, "b").recorder), "[a/x]")
+		s.run(t, "b")
+		equal(t, "the next start has asked", s.asked(), "map[b:0 lists, 1 watches]")
 	})
 }
 
@@ -113,40 +102,25 @@ func TestAForeignObjectThatTheStoreKeepsIsDeletedAtTheNextStart(t *testing.T) {
 // the namespace returns.
 func TestAnObjectThatTheStoreKeepsWhenItsNamespaceLeaves(t *testing.T) {
 	for name, returns := range map[string]bool{"restart": false, "return": true} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				s, store := newServer(object("a", "x", "1"), object("a", "y", "1"), object("b", "x", "1")), informertest.NewDurable()
-				inf, r := s.informer(t, options{Durable: store, ErrorHandler: testkit.Ignore}, "a", "b")
-				stop := testkit.Start(t, inf)
-				time.Sleep(time.Minute)
-				refuses := 2 // the batch, and the half of it with a/x
-				store.Fail(func(op, key string) error {
-					if op == "apply" && key == "a/x" && refuses > 0 {
-						refuses--
-						return errRefuses
-					}
-					return nil
-				})
-				set(t, inf, "b")
-				time.Sleep(time.Minute)
-				if _, exists, _ := inf.Get(keyOf("a", "x")); !exists || refuses > 0 {
-					t.Fatal("the store has not refused the delete")
-				}
-				if _, err := s.Delete(keyOf("a", "x")); err != nil {
-					t.Fatal(err)
-				}
-				if returns {
-					set(t, inf, "b", "a")
-					time.Sleep(time.Minute)
-					s.check(t, inf, r, "b", "a")
-					return
-				}
-				stop()
-				r, asked := s.run(t, store.Reopen(), "b")
-				if got := fmt.Sprint(deletes(r)); got != "[a/x]" || asked["b"] != "0 lists, 1 watches" {
-					t.Errorf("deletes: %s, want that of a/x; asked: %v", got, asked)
-				}
-			})
+		inBubble(t, name, func(t *testing.T) {
+			s := newServer(object("a", "x", "1"), object("a", "y", "1"), object("b", "x", "1"))
+			inf := s.informer(t, options{Durable: s.store, ErrorHandler: testkit.Ignore}, "a", "b")
+			inf.start(time.Minute)
+			refuses := keepX(s.store)
+			inf.set("b")
+			time.Sleep(time.Minute)
+			if _, exists, _ := inf.Get(keyOf("a", "x")); !exists || *refuses > 0 {
+				t.Fatal("the store has not refused the delete")
+			}
+			_, _ = s.Delete(keyOf("a", "x"))
+			if returns {
+				inf.set("b", "a")
+				inf.checkAfter(time.Minute, "b", "a")
+				return
+			}
+			inf.stop()
+			equal(t, "deletes", deletes(s.run(t, "b").recorder), "[a/x]")
+			equal(t, "asked", s.asked(), "map[b:0 lists, 1 watches]")
 		})
 	}
 }
@@ -154,25 +128,22 @@ func TestAnObjectThatTheStoreKeepsWhenItsNamespaceLeaves(t *testing.T) {
 // The items of a batch that the store refuses are applied again. One of them is the leave of a namespace.
 func TestANamespaceLeavesInABatchThatTheStoreRefuses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s, store := newServer(object("a", "x", "1"), object("b", "x", "1"), object("b", "y", "1")), informertest.NewDurable()
-		inf, r := s.informer(t, options{Durable: store, ErrorHandler: testkit.Ignore}, "a", "b")
-		testkit.Start(t, inf)
-		time.Sleep(time.Minute)
-		hold, applies := holdFirstRefuseSecond(store, func(int) {})
+		s := newServer(object("a", "x", "1"), object("b", "x", "1"), object("b", "y", "1"))
+		inf := s.informer(t, options{Durable: s.store, ErrorHandler: testkit.Ignore}, "a", "b")
+		inf.start(time.Minute)
+		hold, applies := holdFirstRefuseSecond(s.store, func(int) {})
 		for n := range 2 {
 			s.Apply(object("b", "x", fmt.Sprint("held ", n)))
 			s.Apply(object("b", "y", fmt.Sprint("held ", n)))
 			synctest.Wait()
 		}
-		set(t, inf, "b")
+		inf.set("b")
 		synctest.Wait()
 		close(hold)
-		time.Sleep(time.Minute)
-		synctest.Wait()
+		inf.checkAfter(time.Minute, "b")
 		if *applies < 4 {
 			t.Errorf("%d calls of Apply: the batch was not split", *applies)
 		}
-		s.check(t, inf, r, "b")
 	})
 }
 
@@ -180,31 +151,28 @@ func TestANamespaceLeavesInABatchThatTheStoreRefuses(t *testing.T) {
 // are deleted, and neither can the next process if this one has not listed it.
 func TestANamespaceReturnsWhileTheStoreIsRead(t *testing.T) {
 	for name, crashes := range map[string]bool{"and is listed": false, "and is not listed": true} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				s, store := newServer(object("a", "x", "1"), object("b", "x", "1")), informertest.NewDurable()
-				s.run(t, store, "a", "b")
-				store = store.Reopen()
-				release := store.Hang()
-				inf, r := s.informer(t, options{Durable: store}, "a", "b")
-				stop := testkit.Start(t, inf)
-				s.SetFaults(informertest.Faults{HoldLists: crashes, RejectWatchList: crashes})
-				synctest.Wait()
-				set(t, inf, "b")
-				set(t, inf, "b", "a")
-				release()
-				time.Sleep(time.Minute)
-				if !crashes {
-					s.check(t, inf, r, "b", "a")
-					return
-				}
-				s.Apply(object("b", "x", "2"))
-				time.Sleep(time.Minute)
-				store.Crash()
-				stop()
-				s.SetFaults(informertest.Faults{})
-				s.run(t, store.Reopen(), "b", "a")
-			})
+		inBubble(t, name, func(t *testing.T) {
+			s := newServer(object("a", "x", "1"), object("b", "x", "1"))
+			s.run(t, "a", "b")
+			release := s.reopen().Hang()
+			inf := s.informer(t, options{Durable: s.store}, "a", "b")
+			inf.start(0)
+			s.SetFaults(informertest.Faults{HoldLists: crashes, RejectWatchList: crashes})
+			synctest.Wait()
+			inf.set("b")
+			inf.set("b", "a")
+			release()
+			if !crashes {
+				inf.checkAfter(time.Minute, "b", "a")
+				return
+			}
+			time.Sleep(time.Minute)
+			s.Apply(object("b", "x", "2"))
+			time.Sleep(time.Minute)
+			s.store.Crash()
+			inf.stop()
+			s.SetFaults(informertest.Faults{})
+			s.run(t, "b", "a")
 		})
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -44,28 +45,19 @@ func eachStore(t *testing.T, test func(t *testing.T, opts options)) {
 	}
 }
 
-func set(t *testing.T, inf *testkit.Informer, namespaces ...string) {
-	t.Helper()
-	if err := inf.SetNamespaces(namespaces); err != nil {
-		t.Fatal(err)
-	}
-}
-
 func TestASetOfNamespacesChanges(t *testing.T) {
 	eachStore(t, func(t *testing.T, opts options) {
 		s := newServer(object("a", "x", "1"), object("a", "y", "1"), object("b", "x", "1"), object("c", "x", "1"))
-		inf, r := s.informer(t, opts, "a", "b")
-		set(t, inf, "d", "a", "b") // also before Run
-		set(t, inf, "a", "b")
-		testkit.Start(t, inf)
-		time.Sleep(time.Minute)
-		before, told := s.client("b").asked(), len(r.Events())
+		inf := s.informer(t, opts, "a", "b")
+		inf.set("d", "a", "b") // also before Run
+		inf.set("a", "b")
+		inf.start(time.Minute)
+		before, told := s.gate("b").asked(), len(inf.Events())
 
-		set(t, inf, "c", "b")
-		time.Sleep(time.Minute)
-		s.check(t, inf, r, "b", "c")
+		inf.set("c", "b")
+		inf.checkAfter(time.Minute, "b", "c")
 		var left []string
-		for _, e := range r.Events()[told:] {
+		for _, e := range inf.Events()[told:] {
 			switch {
 			case e.Type == informer.EventAdded && e.Key() == keyOf("c", "x") && e.Origin == informer.OriginInitial:
 			case e.Type == informer.EventDeleted && e.FinalStateUnknown && e.Origin == informer.OriginLeft:
@@ -74,12 +66,8 @@ func TestASetOfNamespacesChanges(t *testing.T) {
 				t.Errorf("unexpected: %v %v %v", e.Type, e.Key(), e.Origin)
 			}
 		}
-		if slices.Sort(left); fmt.Sprint(left) != "[a/x a/y]" {
-			t.Errorf("deletes: %v", left)
-		}
-		if now := s.client("b").asked(); now != before {
-			t.Errorf("b, which stays, was asked: %s, and before %s", now, before)
-		}
+		equal(t, "deletes", testkit.Sorted(left), "[a/x a/y]")
+		equal(t, "requests to b, which stays", s.gate("b").asked(), before)
 		var names []string
 		for _, n := range inf.Health().Namespaces {
 			names = append(names, n.Namespace)
@@ -90,23 +78,16 @@ func TestASetOfNamespacesChanges(t *testing.T) {
 		for _, namespace := range []string{"a", "b", "c"} {
 			s.Apply(object(namespace, "x", "2"))
 		}
-		time.Sleep(time.Minute)
-		s.check(t, inf, r, "b", "c")
-		if err := inf.WaitForVersion(t.Context(), "a", "1"); err == nil || !strings.Contains(err.Error(), `does not read the namespace "a"`) {
-			t.Errorf("WaitForVersion: %v", err)
-		}
+		inf.checkAfter(time.Minute, "b", "c")
+		errorSays(t, inf.WaitForVersion(t.Context(), "a", "1"), `does not read the namespace "a"`)
 
-		set(t, inf)
+		inf.set()
+		inf.checkAfter(time.Minute)
+		inf.set("a", "c")
+		inf.checkAfter(time.Minute, "a", "c")
+		inf.set("a", "c")
 		time.Sleep(time.Minute)
-		s.check(t, inf, r)
-		set(t, inf, "a", "c")
-		time.Sleep(time.Minute)
-		s.check(t, inf, r, "a", "c")
-		set(t, inf, "a", "c")
-		time.Sleep(time.Minute)
-		if asked := s.client("a").asked(); asked != "2 lists, 2 watches" {
-			t.Errorf("a was asked: %s", asked)
-		}
+		equal(t, "requests to a", s.gate("a").asked(), "2 lists, 2 watches")
 	})
 }
 
@@ -114,23 +95,18 @@ func TestASetOfNamespacesChanges(t *testing.T) {
 func TestAnEmptySetHasSynced(t *testing.T) {
 	eachStore(t, func(t *testing.T, opts options) {
 		s := newServer(object("a", "x", "1"))
-		inf, r := s.informer(t, opts)
-		testkit.Start(t, inf)
-		if err := inf.WaitForSync(testkit.Within(t, time.Second)); err != nil {
-			t.Error(err)
-		}
-		if err := inf.WaitForVersion(testkit.Within(t, time.Second), "", "5"); err != nil {
-			t.Error(err)
-		}
+		inf := s.informer(t, opts)
+		inf.start(0)
+		noError(t, inf.WaitForSync(testkit.Within(t, time.Second)))
+		noError(t, inf.WaitForVersion(testkit.Within(t, time.Second), "", "5"))
 		h := inf.Health()
 		encoded, err := h.MarshalJSON()
 		if h.Ready() != nil || !h.Synced || !h.Watching || !strings.Contains(string(encoded), `"namespaces":[]`) || err != nil {
 			t.Errorf("%s, %v, ready: %v", encoded, err, h.Ready())
 		}
-		set(t, inf, "a")
-		time.Sleep(time.Minute)
-		s.check(t, inf, r, "a")
-		if e := r.Events(); len(e) != 1 || e[0].Origin != informer.OriginInitial {
+		inf.set("a")
+		inf.checkAfter(time.Minute, "a")
+		if e := inf.Events(); len(e) != 1 || e[0].Origin != informer.OriginInitial {
 			t.Errorf("%v", e)
 		}
 	})
@@ -145,12 +121,8 @@ func TestASetThatCannotBeUsedChangesNothing(t *testing.T) {
 			}
 			return s.client(namespace)
 		}
-		inf, err := informer.NewInNamespaces(none, []string{"a"}, options{Name: "maps"})
-		if err != nil {
-			t.Fatal(err)
-		}
-		stop := testkit.Start(t, inf)
-		time.Sleep(time.Second)
+		inf := s.informerOver(t, options{Name: "maps"}, none, "a")
+		inf.start(time.Second)
 		for says, namespaces := range map[string][]string{
 			`"b" is given twice`:           {"b", "b"},
 			`to read all namespaces`:       {""},
@@ -158,32 +130,23 @@ func TestASetThatCannotBeUsedChangesNothing(t *testing.T) {
 			`"none": the client is nil`:    {"b", "none"},
 			`informer maps: SetNamespaces`: {"UPPER"},
 		} {
-			if err := inf.SetNamespaces(namespaces); err == nil || !strings.Contains(err.Error(), says) {
-				t.Errorf("got %v, want it to say %q", err, says)
-			}
+			errorSays(t, inf.SetNamespaces(namespaces), says)
 		}
 		if n := inf.Health().Namespaces; len(n) != 1 || n[0].Namespace != "a" {
 			t.Errorf("the informer reads %v", n)
 		}
-		stop()
-		if err := inf.SetNamespaces(nil); err == nil || !strings.Contains(err.Error(), informer.ErrStopped.Error()) {
-			t.Errorf("after the stop: %v", err)
-		}
-		one, err := informer.NewFrom(s.source, options{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := one.SetNamespaces([]string{"a"}); err == nil || !strings.Contains(err.Error(), "reads one source") {
-			t.Errorf("an informer over all namespaces: %v", err)
-		}
+		inf.stop()
+		errorSays(t, inf.SetNamespaces(nil), informer.ErrStopped.Error())
+		overAll := testkit.NewInformer(t, s.source, options{})
+		errorSays(t, overAll.SetNamespaces([]string{"a"}), "reads one source")
 	})
 }
 
 func TestFiveThousandNamespaces(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newServer(object("n7", "x", "1"))
-		inf, r := s.informer(t, options{WatchList: informer.WatchListOff})
-		testkit.Start(t, inf)
+		inf := s.informer(t, options{WatchList: informer.WatchListOff})
+		inf.start(0)
 		n := 5000
 		if testing.Short() {
 			n = 1000
@@ -192,18 +155,12 @@ func TestFiveThousandNamespaces(t *testing.T) {
 		for i := range names {
 			names[i] = fmt.Sprint("n", i)
 		}
-		set(t, inf, names...)
-		time.Sleep(time.Minute)
-		s.check(t, inf, r, "n7")
-		if err := inf.WaitForVersion(testkit.Within(t, time.Minute), names[n-1], "1"); err != nil {
-			t.Error(err)
-		}
-		set(t, inf, names[n/2:]...)
-		time.Sleep(time.Minute)
-		s.check(t, inf, r)
-		if got := len(inf.Health().Namespaces); got != n/2 {
-			t.Errorf("%d namespaces", got)
-		}
+		inf.set(names...)
+		inf.checkAfter(time.Minute, "n7")
+		noError(t, inf.WaitForVersion(testkit.Within(t, time.Minute), names[n-1], "1"))
+		inf.set(names[n/2:]...)
+		inf.checkAfter(time.Minute)
+		equal(t, "namespaces", len(inf.Health().Namespaces), n/2)
 	})
 }
 
@@ -219,35 +176,25 @@ func TestANamespaceThatNeverAnswersMayLeave(t *testing.T) {
 			return s.client(namespace)
 		}
 		opts.ErrorHandler = testkit.Ignore
-		inf, err := informer.NewInNamespaces(hung, []string{"a", "b"}, opts)
-		if err != nil {
-			t.Fatal(err)
-		}
-		r := &recorder{}
-		testkit.AddWatcher(t, inf, r, informer.WatcherOptions{})
-		stop := testkit.Start(t, inf)
-		time.Sleep(time.Second)
+		inf := s.informerOver(t, opts, hung, "a", "b")
+		inf.start(time.Second)
 		if inf.HasSynced() {
 			t.Error("it has synced without b")
 		}
 		waits := make(chan error, 1)
 		go func() { waits <- inf.WaitForVersion(t.Context(), "b", "1") }()
 		time.Sleep(time.Second)
-		set(t, inf, "a")
+		inf.set("a")
 		time.Sleep(time.Second)
 		if !inf.HasSynced() {
 			t.Error("it waits for b")
 		}
-		if err := <-waits; err == nil || !strings.Contains(err.Error(), "no longer reads") {
-			t.Errorf("WaitForVersion: %v", err)
-		}
-		s.check(t, inf, r, "a")
-		set(t, inf, "a", "b") // while the old request hangs
+		errorSays(t, <-waits, "no longer reads")
+		inf.check("a")
+		inf.set("a", "b") // while the old request hangs
 		time.Sleep(time.Second)
 		close(answer)
-		time.Sleep(time.Minute)
-		s.check(t, inf, r, "a", "b")
-		stop()
+		inf.checkAfter(time.Minute, "a", "b")
 	})
 }
 
@@ -271,42 +218,31 @@ func (d deaf) Watch(ctx context.Context, opts metav1.ListOptions) (watch.Interfa
 func TestAWatcherThatIsBehindGetsANamespaceInOrder(t *testing.T) {
 	eachStore(t, func(t *testing.T, opts options) {
 		s := newServer(object("a", "x", "1"), object("b", "x", "1"))
-		inf, _ := s.informer(t, opts, "a", "b")
-		hold, blocked := make(chan struct{}), &recorder{}
-		wait := informer.WatcherFunc[configMap](func(context.Context, informer.Event[configMap]) error { <-hold; return nil })
-		testkit.AddWatcher(t, inf, held{blocked, hold}, informer.WatcherOptions{})
-		testkit.AddWatcher(t, inf, wait, informer.WatcherOptions{Name: "workers", Workers: 3})
-		testkit.AddWatcher(t, inf, wait, informer.WatcherOptions{Name: "merged", MaxBacklog: 1})
-		testkit.Start(t, inf)
-		time.Sleep(time.Second)
+		inf := s.informer(t, opts, "a", "b")
+		hold := make(chan struct{})
+		wait := func(context.Context, testkit.Event) error { <-hold; return nil }
+		blocked := &recorder{Hook: wait}
+		testkit.AddWatcher(t, inf.Informer, blocked, informer.WatcherOptions{})
+		testkit.AddWatcher(t, inf.Informer, &recorder{Hook: wait}, informer.WatcherOptions{Name: "workers", Workers: 3})
+		testkit.AddWatcher(t, inf.Informer, &recorder{Hook: wait}, informer.WatcherOptions{Name: "merged", MaxBacklog: 1})
+		inf.start(time.Second)
 		for n := range 5 {
 			s.Apply(object("a", "x", fmt.Sprint(n)))
 			s.Apply(object("a", "later", fmt.Sprint(n)))
 			time.Sleep(time.Second)
-			set(t, inf, "b")
+			inf.set("b")
 			if n%2 == 0 {
 				time.Sleep(time.Second)
 			}
-			set(t, inf, "b", "a")
-			set(t, inf, "b")
-			set(t, inf, "a", "b")
+			inf.set("b", "a")
+			inf.set("b")
+			inf.set("a", "b")
 			time.Sleep(time.Second)
 		}
 		close(hold)
 		time.Sleep(time.Minute)
-		s.check(t, inf, blocked, "a", "b")
+		inf.with(blocked).check("a", "b")
 	})
-}
-
-// held is a watcher that blocks.
-type held struct {
-	*recorder
-	hold <-chan struct{}
-}
-
-func (h held) Add(ctx context.Context, e informer.Event[configMap]) error {
-	<-h.hold
-	return h.recorder.Add(ctx, e)
 }
 
 // Changes of the set, of the objects and of the connection come at any time.
@@ -317,30 +253,29 @@ func TestTheSetChangesAtAnyTime(t *testing.T) {
 		random := rand.New(rand.NewPCG(seed, uint64(opts.Queue)))
 		all := []string{"a", "b", "c", "d"}
 		s := newServer(object("a", "x", "1"))
-		turns := 0
+		var turns atomic.Int64
 		opts.ErrorHandler = testkit.Ignore
 		opts.Transform = func(obj configMap) (configMap, error) {
-			if turns++; turns%5 == 0 {
-				time.Sleep(time.Duration(turns%7) * time.Millisecond)
+			if n := turns.Add(1); n%5 == 0 {
+				time.Sleep(time.Duration(n%7) * time.Millisecond)
 			}
 			return obj, nil
 		}
-		opts.Transform = serial(opts.Transform)
 		for _, namespace := range all {
 			s.client(namespace) // before goroutines ask for it
 		}
-		inf, r := s.informer(t, opts, "a")
+		inf := s.informer(t, opts, "a")
 		late := &recorder{}
-		testkit.Start(t, inf)
+		inf.start(0)
 		read := []string{"a"}
 		for n := range 300 {
 			switch random.IntN(8) {
 			case 0, 1:
 				random.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
 				read = slices.Clone(all[:random.IntN(len(all)+1)])
-				set(t, inf, read...)
+				inf.set(read...)
 			case 2:
-				s.client(all[0]).cut()
+				s.gate(all[0]).cut()
 			case 3:
 				_, _ = s.Delete(keyOf(all[0], fmt.Sprint("o", random.IntN(5))))
 			case 4:
@@ -349,12 +284,11 @@ func TestTheSetChangesAtAnyTime(t *testing.T) {
 				s.Apply(object(all[random.IntN(len(all))], fmt.Sprint("o", random.IntN(5)), fmt.Sprint(n)))
 			}
 			if n == 150 {
-				testkit.AddWatcher(t, inf, late, informer.WatcherOptions{})
+				testkit.AddWatcher(t, inf.Informer, late, informer.WatcherOptions{})
 			}
 		}
-		time.Sleep(time.Hour)
-		s.check(t, inf, r, read...)
-		s.check(t, inf, late, read...)
+		inf.checkAfter(time.Hour, read...)
+		inf.with(late).check(read...)
 		if !inf.HasSynced() || inf.Health().Queued != 0 {
 			t.Errorf("%+v", inf.Health())
 		}
@@ -369,7 +303,7 @@ func TestManyCallersChangeTheSet(t *testing.T) {
 		for _, namespace := range all {
 			s.client(namespace)
 		}
-		inf, r := s.informer(t, opts, "a")
+		inf := s.informer(t, opts, "a")
 		var callers sync.WaitGroup
 		call := func() {
 			for n := range 4 {
@@ -386,23 +320,12 @@ func TestManyCallersChangeTheSet(t *testing.T) {
 			}
 		}
 		call()
-		stop := testkit.Start(t, inf)
+		inf.start(0)
 		callers.Wait()
-		set(t, inf, "c", "a")
-		time.Sleep(time.Minute)
-		s.check(t, inf, r, "a", "c")
+		inf.set("c", "a")
+		inf.checkAfter(time.Minute, "a", "c")
 		call()
-		stop()
+		inf.stop()
 		callers.Wait()
 	})
-}
-
-// serial returns a function that one goroutine runs at a time. A mutex would stop the clock of the bubble.
-func serial(f func(configMap) (configMap, error)) func(configMap) (configMap, error) {
-	turn := make(chan struct{}, 1)
-	return func(obj configMap) (configMap, error) {
-		turn <- struct{}{}
-		defer func() { <-turn }()
-		return f(obj)
-	}
 }

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"sync"
 	"testing"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -30,6 +31,14 @@ type (
 	source    = testkit.Source
 )
 
+var (
+	equal     = testkit.Equal
+	errorSays = testkit.ErrorSays
+	inBubble  = testkit.InBubble
+	must      = testkit.Must
+	noError   = testkit.NoError
+)
+
 func object(namespace, name, value string) configMap {
 	obj := testkit.Object(name, value)
 	obj.Namespace = namespace
@@ -40,17 +49,29 @@ func keyOf(namespace, name string) types.NamespacedName {
 	return types.NamespacedName{Namespace: namespace, Name: name}
 }
 
-// server is a simulated API server with a gate in front of each namespace.
+// server is a simulated API server with a gate in front of each namespace, and a store for the
+// informers that have one.
 type server struct {
 	*source
 	gates map[string]*gate
+	store *testkit.Durable
 }
 
 func newServer(objs ...configMap) *server {
-	return &server{informertest.NewSource(objs...), map[string]*gate{}}
+	return &server{informertest.NewSource(objs...), map[string]*gate{}, informertest.NewDurable()}
 }
 
-func (s *server) client(namespace string) *gate {
+// reopen makes the store that of the next process, and returns it.
+func (s *server) reopen() *testkit.Durable {
+	s.store = s.store.Reopen()
+	return s.store
+}
+
+func (s *server) client(namespace string) informer.UntypedClient[*metav1.List] {
+	return s.gate(namespace)
+}
+
+func (s *server) gate(namespace string) *gate {
 	if s.gates[namespace] == nil {
 		s.gates[namespace] = &gate{client: s.Namespace(namespace), source: s.source, namespace: namespace, opened: make(chan struct{})}
 		close(s.gates[namespace].opened)
@@ -58,20 +79,73 @@ func (s *server) client(namespace string) *gate {
 	return s.gates[namespace]
 }
 
-// informer returns an informer over some namespaces, and a watcher of it. Unless opts has an
-// ErrorHandler, an error that the informer reports fails the test.
-func (s *server) informer(t *testing.T, opts options, namespaces ...string) (*testkit.Informer, *recorder) {
+// reader is an informer over some namespaces of a server, and a watcher of it.
+type reader struct {
+	*testkit.Informer
+	*recorder
+	t    *testing.T
+	s    *server
+	stop func()
+}
+
+// informer returns a reader that does not run yet. Unless opts has an ErrorHandler, an error that
+// the informer reports fails the test.
+func (s *server) informer(t *testing.T, opts options, namespaces ...string) *reader {
+	t.Helper()
+	return s.informerOver(t, opts, s.client, namespaces...)
+}
+
+// informerOver is informer with other clients.
+func (s *server) informerOver(t *testing.T, opts options, client func(string) informer.UntypedClient[*metav1.List], namespaces ...string) *reader {
 	t.Helper()
 	if opts.ErrorHandler == nil {
 		opts.ErrorHandler = func(_ context.Context, err error) { t.Errorf("unexpected error: %v", err) }
 	}
-	inf, err := informer.NewInNamespaces(s.client, namespaces, opts)
-	if err != nil {
-		t.Fatal(err)
+	inf, err := informer.NewInNamespaces(client, namespaces, opts)
+	must(t, err)
+	r := &reader{Informer: inf, recorder: &recorder{}, t: t, s: s}
+	testkit.AddWatcher(t, inf, r.recorder, informer.WatcherOptions{})
+	return r
+}
+
+// start runs the informer and waits for d.
+func (r *reader) start(d time.Duration) {
+	r.t.Helper()
+	r.stop = testkit.Start(r.t, r.Informer)
+	time.Sleep(d)
+}
+
+func (r *reader) set(namespaces ...string) {
+	r.t.Helper()
+	must(r.t, r.SetNamespaces(namespaces))
+}
+
+// with returns the informer with another watcher of it.
+func (r *reader) with(w *recorder) *reader {
+	other := *r
+	other.recorder = w
+	return &other
+}
+
+// checkAfter waits for d and then calls check.
+func (r *reader) checkAfter(d time.Duration, namespaces ...string) {
+	r.t.Helper()
+	time.Sleep(d)
+	r.check(namespaces...)
+}
+
+// check fails the test unless the store and the watcher have the objects of these namespaces as
+// the server has them.
+func (r *reader) check(namespaces ...string) {
+	r.t.Helper()
+	noError(r.t, r.Err())
+	objs, err := r.List("", nil)
+	must(r.t, err)
+	there := slices.DeleteFunc(r.s.Objects(), func(obj configMap) bool { return !slices.Contains(namespaces, obj.Namespace) })
+	want, told := testkit.Versions(there...), testkit.Versions(slices.Collect(maps.Values(r.View()))...)
+	if stored := testkit.Versions(objs...); !maps.Equal(stored, want) || !maps.Equal(told, want) {
+		r.t.Errorf("server: %v\nstore: %v\nwatcher: %v", want, stored, told)
 	}
-	r := &recorder{}
-	testkit.AddWatcher(t, inf, r, informer.WatcherOptions{})
-	return inf, r
 }
 
 // gate is the client of a namespace. It counts requests that succeed, can cut watches and hold back
@@ -189,28 +263,5 @@ func (w *gatedWatch) pass(e watch.Event) bool {
 		return true
 	case <-w.stopped:
 		return false
-	}
-}
-
-// check fails the test unless the store and the watcher have the objects of these namespaces as
-// the server has them.
-func (s *server) check(t *testing.T, inf *testkit.Informer, r *recorder, namespaces ...string) {
-	t.Helper()
-	if err := r.Err(); err != nil {
-		t.Error(err)
-	}
-	objs, err := inf.List("", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var there []configMap
-	for _, obj := range s.Objects() {
-		if slices.Contains(namespaces, obj.Namespace) {
-			there = append(there, obj)
-		}
-	}
-	want, told := testkit.Versions(there...), testkit.Versions(slices.Collect(maps.Values(r.View()))...)
-	if stored := testkit.Versions(objs...); !maps.Equal(stored, want) || !maps.Equal(told, want) {
-		t.Errorf("server: %v\nstore: %v\nwatcher: %v", want, stored, told)
 	}
 }
