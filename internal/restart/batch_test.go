@@ -9,9 +9,6 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/customcacheinformer/informer"
 	"github.com/customcacheinformer/informer/informertest"
@@ -20,8 +17,7 @@ import (
 
 func TestChangesOfOneObjectInOneBatchBuildOnEachOther(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		src := informertest.NewSource(object("slow", "1"), object("a", "1"))
-		store := informertest.NewDurable()
+		src, store := informertest.NewSource(objects("slow", "a")...), informertest.NewDurable()
 		inf, r := watched(t, src, options{Durable: store})
 		release := holdApply(store)
 		src.Apply(object("slow", "2"))
@@ -38,19 +34,10 @@ func TestChangesOfOneObjectInOneBatchBuildOnEachOther(t *testing.T) {
 		synctest.Wait()
 		checkView(t, r, src)
 		checkStore(t, inf, src)
-		if got := store.Calls("apply") - n; got != 1 {
-			t.Errorf("the store was given the changes in %d batches, not in one", got)
-		}
-		if err := store.Err(); err != nil {
-			t.Error(err)
-		}
-		want := []string{
-			"watch updated slow",
-			"watch deleted a", "watch added a", "watch added b", "watch updated a", "watch updated b", "watch deleted b",
-		}
-		if diff := cmp.Diff(want, told(r)[2:]); diff != "" {
-			t.Errorf("events of the watcher (-want +got):\n%s", diff)
-		}
+		equal(t, "batches", store.Calls("apply")-n, 1)
+		noError(t, store.Err())
+		checkTold(t, r, "initial added a", "initial added slow", "watch updated slow",
+			"watch deleted a", "watch added a", "watch added b", "watch updated a", "watch updated b", "watch deleted b")
 	})
 }
 
@@ -66,54 +53,9 @@ func holdApply(store *durable) (release func()) {
 	return func() { close(hold) }
 }
 
-// overtaken is a source that calls pass when it has answered a probe. pass makes changes that
-// bring a restored server past the version of the bookmark again.
-type overtaken struct {
-	*source
-	pass func()
-}
-
-func (o *overtaken) ListWithContext(ctx context.Context, opts metav1.ListOptions) (runtime.Object, error) {
-	list, err := o.source.ListWithContext(ctx, opts)
-	if opts.Limit == 1 {
-		o.pass()
-	}
-	return list, err
-}
-
-func TestAServerThatWentBackIsNotTrustedThoughItIsAheadAgain(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		src := informertest.NewSource(object("a", "1"), object("b", "1"))
-		backup := src.ResourceVersion()
-		src.Apply(object("a", "2"))
-		store := informertest.NewDurable()
-		oneRun(t, src, store, options{})
-		if err := src.Restore(backup); err != nil {
-			t.Fatal(err)
-		}
-		var errs errorLog
-		inf := newInformer(t, &overtaken{src, func() {
-			src.Apply(object("a", "another 2")) // has the version of the lost update
-			src.Apply(object("b", "2"))
-			src.Apply(object("b", "3"))
-		}}, options{Durable: store.Reopen(), ErrorHandler: errs.Handle})
-		r := &recorder{}
-		addWatcher(t, inf, r, informer.WatcherOptions{})
-		informertest.Run(t, inf)
-		synctest.Wait()
-		if got := r.View()[keyOf("a")].Data["value"]; got != "another 2" {
-			t.Errorf("a is %q", got)
-		}
-		if got := errs.Take(); len(got) != 1 {
-			t.Errorf("reported: %v", got)
-		}
-	})
-}
-
 func TestWhoJoinsLateIsNotToldWhatOthersHaveYetToHandle(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		src := informertest.NewSource(object("a", "1"), object("b", "1"), object("c", "1"))
-		store := informertest.NewDurable()
+		src, store := informertest.NewSource(objects("a", "b", "c")...), informertest.NewDurable()
 		stop := informertest.Run(t, newInformer(t, src, options{Durable: store}))
 		_, _ = src.Delete(keyOf("a"))
 		synctest.Wait()
@@ -126,18 +68,13 @@ func TestWhoJoinsLateIsNotToldWhatOthersHaveYetToHandle(t *testing.T) {
 		synctest.Wait()
 		_, _ = src.Delete(keyOf("b"))
 		sleepBubble(30 * time.Second)
-		soon, late := &recorder{}, &recorder{}
-		addWatcher(t, inf, soon, informer.WatcherOptions{})
+		soon := joined(t, inf)
 		sleepBubble(time.Minute)
-		addWatcher(t, inf, late, informer.WatcherOptions{})
+		late := joined(t, inf)
 		synctest.Wait()
 		checkKept(t, store, src.ResourceVersion(), "a", "b")
-		if diff := cmp.Diff([]string{"initial deleted a", "initial added c"}, told(soon)); diff != "" {
-			t.Errorf("events of the watcher that joined early (-want +got):\n%s", diff)
-		}
-		if diff := cmp.Diff([]string{"initial added c"}, told(late)); diff != "" {
-			t.Errorf("events of the watcher that joined late (-want +got):\n%s", diff)
-		}
+		checkTold(t, soon, "initial deleted a", "initial added c")
+		checkTold(t, late, "initial added c")
 		close(block)
 	})
 }
@@ -159,32 +96,19 @@ func (s *inOrder) Apply(ctx context.Context, changes []informer.Change, bookmark
 // to write the objects in that order.
 func TestAListReachesADurableInTheOrderOfItsKeys(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		src := informertest.NewSource[*corev1.ConfigMap]()
-		var want []string
-		for n := range 100 {
-			name := fmt.Sprintf("o-%02d", n)
-			src.Apply(object(name, "1"))
-			want = append(want, name)
-		}
+		src := informertest.NewSource(numbered(100)...)
 		store := &inOrder{durable: informertest.NewDurable()}
 		inf := newInformer(t, src, options{Durable: store})
 		informertest.Run(t, inf)
 		checkStore(t, inf, src)
-		if diff := cmp.Diff(want, store.keys); diff != "" {
-			t.Errorf("keys in Apply (-want +got):\n%s", diff)
-		}
+		equal(t, "keys in Apply", store.keys, sorted(store.keys))
 	})
 }
 
 func TestAChangeOfARefusedBatchThatIsNotStoredAtTheStopIsNotTold(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		src := informertest.NewSource(object("slow", "1"))
-		store := informertest.NewDurable()
-		var errs errorLog
-		inf := newInformer(t, src, options{Durable: store, ErrorHandler: errs.Handle, DrainTimeout: time.Minute})
-		r := &recorder{}
-		addWatcher(t, inf, r, informer.WatcherOptions{})
-		stop := start(t, inf)
+		src, store := informertest.NewSource(object("slow", "1")), informertest.NewDurable()
+		inf, r, stop := begun(t, src, options{Durable: store, DrainTimeout: time.Minute, ErrorHandler: ignore})
 		synctest.Wait()
 		hold, held := make(chan struct{}), true
 		answers := []error{nil, errRefuses, errRefuses, errRefuses} // for slow, the batch, a half of it, and bad alone
@@ -205,41 +129,26 @@ func TestAChangeOfARefusedBatchThatIsNotStoredAtTheStopIsNotTold(t *testing.T) {
 		})
 		src.Apply(object("slow", "2"))
 		synctest.Wait()
-		src.Apply(object("bad", "1"))
-		src.Apply(object("b", "1"))
-		src.Apply(object("c", "1"))
+		for _, obj := range objects("bad", "b", "c") {
+			src.Apply(obj)
+		}
 		synctest.Wait()
 		close(hold)
 		synctest.Wait()
 		before := inf.ResourceVersion()
 		stop()
-		if got := inf.ResourceVersion(); got != before {
-			t.Errorf("the informer stops at version %s, but its store has reached only %s", got, before)
-		}
-		if diff := cmp.Diff([]string{"initial added slow", "watch updated slow"}, told(r)); diff != "" {
-			t.Errorf("events of the watcher (-want +got):\n%s", diff)
-		}
+		equal(t, "version at the stop, which the store has", inf.ResourceVersion(), before)
+		checkTold(t, r, "initial added slow", "watch updated slow")
 	})
-}
-
-// countingDurable counts the calls of Apply of a store that refuses the object "bad".
-type countingDurable struct {
-	*pickyDurable
-	calls int
-}
-
-func (s *countingDurable) Apply(ctx context.Context, changes []informer.Change, bookmark string) error {
-	s.calls++
-	return s.pickyDurable.Apply(ctx, changes, bookmark)
 }
 
 // A store on disk may need 10 ms for each call of Apply.
 func TestARefusedChangeOfALargeBatchIsFoundInFewWrites(t *testing.T) {
-	const objects = 1000
-	for _, bad := range []int{0, 1, objects / 2, objects - 1} {
+	const changes = 1000
+	for _, bad := range []int{0, 1, changes / 2, changes - 1} {
 		synctest.Test(t, func(t *testing.T) {
 			src := informertest.NewSource(object("slow", "1"))
-			store := &countingDurable{pickyDurable: &pickyDurable{durable: informertest.NewDurable()}}
+			store := &pickyDurable{durable: informertest.NewDurable()}
 			var errs errorLog
 			inf := newInformer(t, src, options{Durable: store, ErrorHandler: errs.Handle})
 			r := &recorder{}
@@ -249,7 +158,7 @@ func TestARefusedChangeOfALargeBatchIsFoundInFewWrites(t *testing.T) {
 			src.Apply(object("slow", "2"))
 			synctest.Wait()
 			var want []string
-			for n := range objects {
+			for n := range changes {
 				name := fmt.Sprintf("o-%03d", n)
 				if n == bad {
 					name = "bad"
@@ -259,7 +168,7 @@ func TestARefusedChangeOfALargeBatchIsFoundInFewWrites(t *testing.T) {
 				src.Apply(object(name, "1"))
 			}
 			synctest.Wait()
-			store.calls = 0
+			before := store.calls
 			release()
 			sleepBubble(time.Minute)
 			if got := told(r); !slices.Equal(got[2:], want) {
@@ -268,8 +177,8 @@ func TestARefusedChangeOfALargeBatchIsFoundInFewWrites(t *testing.T) {
 			if errs := errs.Take(); len(errs) != 1 || inf.Health().Refused != 1 {
 				t.Errorf("bad is number %d: reported: %v; Health counts %d refused changes", bad, errs, inf.Health().Refused)
 			}
-			if store.calls > 30 {
-				t.Errorf("bad is number %d: Apply was called %d times for one batch of %d changes", bad, store.calls, objects)
+			if calls := store.calls - before; calls > 30 {
+				t.Errorf("bad is number %d: Apply was called %d times for one batch of %d changes", bad, calls, changes)
 			}
 		})
 	}
@@ -277,8 +186,7 @@ func TestARefusedChangeOfALargeBatchIsFoundInFewWrites(t *testing.T) {
 
 func TestAWatcherJoinsWhileADurableHangsInTheMiddleOfABatch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		src := informertest.NewSource(object("slow", "1"))
-		store := informertest.NewDurable()
+		src, store := informertest.NewSource(object("slow", "1")), informertest.NewDurable()
 		inf, _ := watched(t, src, options{Durable: store})
 		release, hang := holdApply(store), make(chan struct{})
 		src.Apply(object("slow", "2"))

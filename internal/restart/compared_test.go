@@ -32,35 +32,32 @@ func TestAListAfterOneThatFailedTellsWhatMayHaveChanged(t *testing.T) {
 		"no version":          {func(obj configMap) { obj.ResourceVersion = "" }, []string{"initial updated o000", "initial updated o001"}},
 		"a UID and a version": {func(configMap) {}, nil},
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				src := newHalting(errHalt)
-				src.failAt(1)
-				inf := newInformer(t, src, options{
-					WatchList: informer.WatchListOff, PageSize: 2, ErrorHandler: func(context.Context, error) {},
-					Transform: func(obj configMap) (configMap, error) {
-						obj = obj.DeepCopy()
-						tc.transform(obj)
-						return obj, nil
-					},
-				})
-				r := &recorder{}
-				addWatcher(t, inf, r, informer.WatcherOptions{})
-				start(t, inf)
-				synctest.Wait()
-				known := len(told(r))
-				src.failAt(-1)
-				sleepBubble(time.Minute)
-				var again []string
-				for _, e := range told(r)[known:] {
-					if strings.Contains(e, "updated") {
-						again = append(again, e)
-					}
-				}
-				if diff := cmp.Diff(tc.again, again); diff != "" || known != 2 {
-					t.Errorf("told %d objects before the failure; told again (-want +got):\n%s", known, diff)
-				}
+		inBubble(t, name, func(t *testing.T) {
+			src := newHalting(errHalt)
+			src.failAt(1)
+			inf := newInformer(t, src, options{
+				WatchList: informer.WatchListOff, PageSize: 2, ErrorHandler: ignore,
+				Transform: func(obj configMap) (configMap, error) {
+					obj = obj.DeepCopy()
+					tc.transform(obj)
+					return obj, nil
+				},
 			})
+			r := joined(t, inf)
+			start(t, inf)
+			synctest.Wait()
+			known := len(told(r))
+			src.failAt(-1)
+			sleepBubble(time.Minute)
+			var again []string
+			for _, e := range told(r)[known:] {
+				if strings.Contains(e, "updated") {
+					again = append(again, e)
+				}
+			}
+			if diff := cmp.Diff(tc.again, again); diff != "" || known != 2 {
+				t.Errorf("told %d objects before the failure; told again (-want +got):\n%s", known, diff)
+			}
 		})
 	}
 }
@@ -72,10 +69,9 @@ func TestWithShareListsAreTakenInEarly(t *testing.T) {
 			src.failAt(1) // the second page
 			inf := newInformer(t, src, options{
 				Share: share.New(), Intake: intake, WatchList: informer.WatchListOff, PageSize: 2,
-				ErrorHandler: func(context.Context, error) {},
+				ErrorHandler: ignore,
 			})
-			r := &recorder{}
-			addWatcher(t, inf, r, informer.WatcherOptions{})
+			r := joined(t, inf)
 			start(t, inf)
 			synctest.Wait()
 			if n := len(told(r)); n != want {
@@ -111,7 +107,7 @@ func TestARelistComparesObjectsThatCannotBeCompared(t *testing.T) {
 				return watch.NewProxyWatcher(make(chan watch.Event)), nil
 			},
 		}
-		inf, err := informer.NewFrom(src, informer.Options[*strange]{WatchList: informer.WatchListOff, ErrorHandler: func(context.Context, error) {}})
+		inf, err := informer.NewFrom(src, informer.Options[*strange]{WatchList: informer.WatchListOff, ErrorHandler: ignore})
 		if err != nil {
 			t.Fatal(err)
 		}

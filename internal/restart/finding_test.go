@@ -54,51 +54,47 @@ func TestAStoreThatDoesNotFindItsObjectsEndsRun(t *testing.T) {
 			return options{Store: store}
 		},
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				var errs errorLog
-				var told recorder
-				opts := newStore()
-				opts.DrainTimeout, opts.ErrorHandler = time.Second, errs.Handle
-				inf := newInformer(t, informertest.NewSource(object("a", "1"), object("b", "1"), object("c", "1")), opts)
-				other := newInformer(t, informertest.NewSource(object("a", "1")), options{Name: "other"})
-				addWatcher(t, inf, &told, informer.WatcherOptions{})
-				group := &informer.Group{ErrorHandler: func(context.Context, error) {}}
-				if err := errors.Join(group.Add(inf), group.Add(other)); err != nil {
-					t.Fatal(err)
+		inBubble(t, name, func(t *testing.T) {
+			var errs errorLog
+			var told recorder
+			opts := newStore()
+			opts.DrainTimeout, opts.ErrorHandler = time.Second, errs.Handle
+			inf := newInformer(t, informertest.NewSource(objects("a", "b", "c")...), opts)
+			other := newInformer(t, informertest.NewSource(object("a", "1")), options{Name: "other"})
+			addWatcher(t, inf, &told, informer.WatcherOptions{})
+			group := &informer.Group{ErrorHandler: ignore}
+			must(t, errors.Join(group.Add(inf), group.Add(other)))
+			ctx, cancel := context.WithCancel(t.Context())
+			ran := make(chan error)
+			go func() { ran <- group.Run(ctx) }()
+			waits := inf.WaitForSync(within(t, time.Minute))
+			together := group.WaitForSync(within(t, time.Minute))
+			sleepBubble(time.Minute)
+			ready := inf.Health().Ready()
+			if err := other.Health().Ready(); err != nil {
+				t.Errorf("the other informer: %v", err)
+			}
+			cancel()
+			for what, err := range map[string]error{"Run": <-ran, "WaitForSync": waits, "WaitForSync of the group": together, "Ready": ready} {
+				var failed *informer.StoreError
+				if !errors.As(err, &failed) || failed.Op != "get" || !failed.GaveUp {
+					t.Errorf("%s: %v", what, err)
 				}
-				ctx, cancel := context.WithCancel(t.Context())
-				ran := make(chan error)
-				go func() { ran <- group.Run(ctx) }()
-				waits := inf.WaitForSync(within(t, time.Minute))
-				together := group.WaitForSync(within(t, time.Minute))
-				sleepBubble(time.Minute)
-				ready := inf.Health().Ready()
-				if err := other.Health().Ready(); err != nil {
-					t.Errorf("the other informer: %v", err)
-				}
-				cancel()
-				for what, err := range map[string]error{"Run": <-ran, "WaitForSync": waits, "WaitForSync of the group": together, "Ready": ready} {
-					var failed *informer.StoreError
-					if !errors.As(err, &failed) || failed.Op != "get" || !failed.GaveUp {
-						t.Errorf("%s: %v", what, err)
-					}
-					for _, says := range []string{"default/", inf.Health().Store, "MetaNamespaceKeyFunc", "NewSink"} {
-						if !strings.Contains(fmt.Sprint(err), says) {
-							t.Errorf("%s: %v does not say %s", what, err, says)
-						}
+				for _, says := range []string{"default/", inf.Health().Store, "MetaNamespaceKeyFunc", "NewSink"} {
+					if !strings.Contains(fmt.Sprint(err), says) {
+						t.Errorf("%s: %v does not say %s", what, err, says)
 					}
 				}
-				if !errors.Is(ready, informer.ErrStopped) || !errors.Is(waits, informer.ErrStopped) {
-					t.Errorf("Ready: %v, WaitForSync: %v", ready, waits)
-				}
-				if got := errs.Take(); len(got) != 1 {
-					t.Errorf("reported %v", got)
-				}
-				if name != "the first get fails once" { // the second object was looked for
-					told.Expect(t)
-				}
-			})
+			}
+			if !errors.Is(ready, informer.ErrStopped) || !errors.Is(waits, informer.ErrStopped) {
+				t.Errorf("Ready: %v, WaitForSync: %v", ready, waits)
+			}
+			if got := errs.Take(); len(got) != 1 {
+				t.Errorf("reported %v", got)
+			}
+			if name != "the first get fails once" { // the second object was looked for
+				told.Expect(t)
+			}
 		})
 	}
 }

@@ -172,7 +172,7 @@ func TestAWatcherThatFollowsVersionsHasTheExactStateOfEach(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			rnd := rand.New(rand.NewPCG(seed, uint64(round)))
 			src := newFollowed(rnd)
-			opts := options{Queue: informer.QueueRealFIFO, ErrorHandler: func(context.Context, error) {}}
+			opts := options{Queue: informer.QueueRealFIFO, ErrorHandler: ignore}
 			opts.WatchList = []informer.WatchListMode{informer.WatchListOn, informer.WatchListOff}[rnd.IntN(2)]
 			opts.Intake = []informer.IntakeMode{informer.IntakeWhole, informer.IntakeEarly}[rnd.IntN(2)]
 			var store *informertest.Durable
@@ -253,37 +253,35 @@ func TestARefusedObjectEndsTheExactState(t *testing.T) {
 			return options{Durable: s}, s.Fail
 		},
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				src := newFollowed(rand.New(rand.NewPCG(1, 1)))
-				opts, fail := newStore()
-				opts.Queue, opts.ErrorHandler = informer.QueueRealFIFO, func(context.Context, error) {}
-				inf := newInformer(t, src.source, opts)
-				f := follow(t, inf)
-				start(t, inf)
-				sleepBubble(time.Minute)
-				if f.version != src.ResourceVersion() {
-					t.Fatalf("the follower is at version %q, want %s", f.version, src.ResourceVersion())
+		inBubble(t, name, func(t *testing.T) {
+			src := newFollowed(rand.New(rand.NewPCG(1, 1)))
+			opts, fail := newStore()
+			opts.Queue, opts.ErrorHandler = informer.QueueRealFIFO, ignore
+			inf := newInformer(t, src.source, opts)
+			f := follow(t, inf)
+			start(t, inf)
+			sleepBubble(time.Minute)
+			if f.version != src.ResourceVersion() {
+				t.Fatalf("the follower is at version %q, want %s", f.version, src.ResourceVersion())
+			}
+			fail(func(op, key string) error {
+				if key == "default/o001" && (op == "apply" || op == "update") {
+					return fmt.Errorf("too large: %w", informer.ErrPermanent)
 				}
-				fail(func(op, key string) error {
-					if key == "default/o001" && (op == "apply" || op == "update") {
-						return fmt.Errorf("too large: %w", informer.ErrPermanent)
-					}
-					return nil
-				})
-				src.Apply(object("o001", "2"))
-				src.past.note(src.source)
-				synctest.Wait()
-				if f.version != "" {
-					t.Errorf("after an object was refused the follower is at version %q, want none", f.version)
-				}
-				src.Apply(object("o002", "2"))
-				src.past.note(src.source)
-				sleepBubble(time.Minute)
-				if f.version != "" {
-					t.Errorf("later the follower is at version %q, want none", f.version)
-				}
+				return nil
 			})
+			src.Apply(object("o001", "2"))
+			src.past.note(src.source)
+			synctest.Wait()
+			if f.version != "" {
+				t.Errorf("after an object was refused the follower is at version %q, want none", f.version)
+			}
+			src.Apply(object("o002", "2"))
+			src.past.note(src.source)
+			sleepBubble(time.Minute)
+			if f.version != "" {
+				t.Errorf("later the follower is at version %q, want none", f.version)
+			}
 		})
 	}
 }

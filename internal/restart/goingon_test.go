@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -41,13 +40,12 @@ func startAgain(t *testing.T, w *testkit.Wire, opts options, odd func(req *http.
 	version := w.Source.ResourceVersion()
 	_, _ = w.Source.Delete(keyOf("b"))
 	w.Odd(func(req *http.Request) testkit.Answer { return odd(req, version) })
-	opts.Durable, opts.ErrorHandler = store.Reopen(), testkit.Ignore
+	opts.Durable, opts.ErrorHandler = store.Reopen(), ignore
 	inf, err := informer.New(typed(w), opts)
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := &recorder{}
-	addWatcher(t, inf, r, informer.WatcherOptions{})
+	r := joined(t, inf)
 	start(t, inf)
 	return inf, r
 }
@@ -80,16 +78,14 @@ func TestAStartIsNotWorseWithAVersion(t *testing.T) {
 		for name, answer := range tc.answers {
 			t.Run(where+"/"+name, func(t *testing.T) {
 				bothWays(t, func(t *testing.T, opts options, _ string) {
-					w := &testkit.Wire{Source: informertest.NewSource(object("a", "1"), object("b", "1"))}
+					w := &testkit.Wire{Source: informertest.NewSource(objects("a", "b")...)}
 					inf, r := startAgain(t, w, opts, func(req *http.Request, version string) testkit.Answer {
 						if tc.asks(req, version) {
 							return answer
 						}
 						return nil
 					})
-					if err := inf.WaitForSync(within(t, 5*time.Minute)); err != nil {
-						t.Fatal(err)
-					}
+					must(t, inf.WaitForSync(within(t, 5*time.Minute)))
 					_, _ = w.Source.Create(object("c", "1"))
 					sleepBubble(2 * time.Minute)
 					checkView(t, r, w.Source)
@@ -111,19 +107,17 @@ func TestAStartWithAVersionDuringAnOutageListsNothingAfterwards(t *testing.T) {
 		"HTML":       testkit.Says(200, `<html>log in</html>`, "Content-Type", "text/html"),
 		"no address": testkit.Breaks(testkit.Dialing(errDown)),
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				w := &testkit.Wire{Source: informertest.NewSource(object("a", "1"), object("b", "1"))}
-				inf, r := startAgain(t, w, options{}, func(*http.Request, string) testkit.Answer { return answer })
-				sleepBubble(time.Hour)
-				n := len(w.Source.Requests())
-				w.Odd(nil)
-				sleepBubble(2 * time.Minute)
-				if got := asked(w.Source, n); !inf.HasSynced() || !strings.HasPrefix(got, "probe, watch from ") || strings.Contains(got, "list") || strings.Contains(got, "stream") {
-					t.Errorf("synced: %v, the source was asked for: %s", inf.HasSynced(), got)
-				}
-				checkView(t, r, w.Source)
-			})
+		inBubble(t, name, func(t *testing.T) {
+			w := &testkit.Wire{Source: informertest.NewSource(objects("a", "b")...)}
+			inf, r := startAgain(t, w, options{}, func(*http.Request, string) testkit.Answer { return answer })
+			sleepBubble(time.Hour)
+			n := len(w.Source.Requests())
+			w.Odd(nil)
+			sleepBubble(2 * time.Minute)
+			if got := asked(w.Source, n); !inf.HasSynced() || !strings.HasPrefix(got, "probe, watch from ") || strings.Contains(got, "list") || strings.Contains(got, "stream") {
+				t.Errorf("synced: %v, the source was asked for: %s", inf.HasSynced(), got)
+			}
+			checkView(t, r, w.Source)
 		})
 	}
 }

@@ -122,18 +122,16 @@ func eachHalt(t *testing.T, test func(t *testing.T, opts options, store *informe
 				points = 8 // the last one is the bookmark
 			}
 			for at := range points {
-				t.Run(fmt.Sprintf("%s/%s/%d", name, how, at), func(t *testing.T) {
-					synctest.Test(t, func(t *testing.T) {
-						opts := opts
-						opts.Intake, opts.WatchList, opts.PageSize = informer.IntakeEarly, mode, 2
-						opts.ErrorHandler = func(context.Context, error) {}
-						var store *informertest.Durable
-						if name == "Durable" {
-							store = informertest.NewDurable()
-							opts.Durable = store
-						}
-						test(t, opts, store, at)
-					})
+				inBubble(t, fmt.Sprintf("%s/%s/%d", name, how, at), func(t *testing.T) {
+					opts := opts
+					opts.Intake, opts.WatchList, opts.PageSize = informer.IntakeEarly, mode, 2
+					opts.ErrorHandler = ignore
+					var store *informertest.Durable
+					if name == "Durable" {
+						store = informertest.NewDurable()
+						opts.Durable = store
+					}
+					test(t, opts, store, at)
 				})
 			}
 		}
@@ -220,9 +218,7 @@ func TestARelistThatFailsAnywhereDeletesNothing(t *testing.T) {
 			checkBookmark(t, store, "")
 		}
 		src.failAt(-1)
-		if err := inf.WaitForVersion(within(t, time.Hour), "", src.ResourceVersion()); err != nil {
-			t.Fatal(err)
-		}
+		must(t, inf.WaitForVersion(within(t, time.Hour), "", src.ResourceVersion()))
 		sleepBubble(time.Minute)
 		checkView(t, r, src.source)
 		checkBookmark(t, store, src.ResourceVersion())
@@ -273,10 +269,7 @@ func TestAListWhosePageHasExpiredIsNotContinued(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		src, store := newHalting(apierrors.NewResourceExpired("the page is gone")), informertest.NewDurable()
 		src.failAt(2)
-		inf := newInformer(t, src, options{Durable: store, PageSize: 2, ErrorHandler: func(context.Context, error) {}})
-		r := &recorder{}
-		addWatcher(t, inf, r, informer.WatcherOptions{})
-		start(t, inf)
+		inf, r, _ := begun(t, src, options{Durable: store, PageSize: 2, ErrorHandler: ignore})
 		synctest.Wait()
 		_, _ = src.Delete(keyOf("o000"))
 		src.failAt(-1)
@@ -299,28 +292,24 @@ func TestAListIsCompleteThoughItsPagesAreGone(t *testing.T) {
 		"the network is slow": {request: 40 * time.Second},
 		"the store is slow":   {get: 100 * time.Millisecond},
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				src := &forgetful{source: informertest.NewSource(numbered(5000)...), takes: tc.request}
-				store := informertest.NewDurable()
-				store.Fail(func(op, _ string) error {
-					if op == "get" {
-						time.Sleep(tc.get)
-					}
-					return nil
-				})
-				inf := newInformer(t, src, options{Durable: store, ErrorHandler: func(context.Context, error) {}})
-				begun := time.Now()
-				start(t, inf)
-				<-inf.Synced()
-				if err := src.WaitForWatches(within(t, time.Hour), 1); err != nil {
-					t.Error(err)
+		inBubble(t, name, func(t *testing.T) {
+			src := &forgetful{source: informertest.NewSource(numbered(5000)...), takes: tc.request}
+			store := informertest.NewDurable()
+			store.Fail(func(op, _ string) error {
+				if op == "get" {
+					time.Sleep(tc.get)
 				}
-				if took := time.Since(begun); took > 2*time.Hour {
-					t.Errorf("it took %v", took)
-				}
-				checkStore(t, inf, src.source)
+				return nil
 			})
+			inf := newInformer(t, src, options{Durable: store, ErrorHandler: ignore})
+			begun := time.Now()
+			start(t, inf)
+			<-inf.Synced()
+			noError(t, src.WaitForWatches(within(t, time.Hour), 1))
+			if took := time.Since(begun); took > 2*time.Hour {
+				t.Errorf("it took %v", took)
+			}
+			checkStore(t, inf, src.source)
 		})
 	}
 }
@@ -346,22 +335,20 @@ func (f *forgetful) ListWithContext(ctx context.Context, opts metav1.ListOptions
 // up, watchers know newer states, and another API server may be behind them.
 func TestAListAfterOneThatWasGivenUpIsNotOlder(t *testing.T) {
 	for how, mode := range map[string]informer.WatchListMode{"pages": informer.WatchListOff, "stream": informer.WatchListOn} {
-		t.Run(how, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				src := newHalting(errHalt)
-				src.failAt(2)
-				inf := newInformer(t, src, options{WatchList: mode, Intake: informer.IntakeEarly, ErrorHandler: func(context.Context, error) {}})
-				start(t, inf)
-				synctest.Wait()
-				n := len(src.Requests())
-				src.failAt(-1)
-				<-inf.Synced()
-				for _, request := range src.Requests()[n:] {
-					if v := request.Options.ResourceVersion; request.Verb == "list" && v != "" {
-						t.Errorf("asked for a state as of %q", v)
-					}
+		inBubble(t, how, func(t *testing.T) {
+			src := newHalting(errHalt)
+			src.failAt(2)
+			inf := newInformer(t, src, options{WatchList: mode, Intake: informer.IntakeEarly, ErrorHandler: ignore})
+			start(t, inf)
+			synctest.Wait()
+			n := len(src.Requests())
+			src.failAt(-1)
+			<-inf.Synced()
+			for _, request := range src.Requests()[n:] {
+				if v := request.Options.ResourceVersion; request.Verb == "list" && v != "" {
+					t.Errorf("asked for a state as of %q", v)
 				}
-			})
+			}
 		})
 	}
 }
@@ -378,19 +365,17 @@ func TestStopWhileAListComesIn(t *testing.T) {
 				return options{Transform: func(obj configMap) (configMap, error) { return obj, slow() }}
 			},
 		} {
-			t.Run(fmt.Sprint(mode, "/", name), func(t *testing.T) {
-				synctest.Test(t, func(t *testing.T) {
-					opts := with()
-					opts.WatchList, opts.ErrorHandler = mode, func(context.Context, error) {}
-					inf := newInformer(t, informertest.NewSource(numbered(5000)...), opts)
-					stop := start(t, inf)
-					sleepBubble(10 * time.Second)
-					begun := time.Now()
-					stop()
-					if took := time.Since(begun); took > 2*time.Second {
-						t.Errorf("Stop took %v", took)
-					}
-				})
+			inBubble(t, fmt.Sprint(mode, "/", name), func(t *testing.T) {
+				opts := with()
+				opts.WatchList, opts.ErrorHandler = mode, ignore
+				inf := newInformer(t, informertest.NewSource(numbered(5000)...), opts)
+				stop := start(t, inf)
+				sleepBubble(10 * time.Second)
+				begun := time.Now()
+				stop()
+				if took := time.Since(begun); took > 2*time.Second {
+					t.Errorf("Stop took %v", took)
+				}
 			})
 		}
 	}
@@ -416,7 +401,7 @@ func TestAListOfOneNamespaceThatFailsHoldsUpNoOther(t *testing.T) {
 		}
 		src.FailIn("one", "list", errHalt, -1)
 		store := informertest.NewDurable()
-		inf, err := informer.NewInNamespaces(src.Namespace, []string{"one", "two"}, options{Durable: store, PageSize: 2, ErrorHandler: func(context.Context, error) {}})
+		inf, err := informer.NewInNamespaces(src.Namespace, []string{"one", "two"}, options{Durable: store, PageSize: 2, ErrorHandler: ignore})
 		if err != nil {
 			t.Fatal(err)
 		}

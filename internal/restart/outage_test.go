@@ -2,6 +2,7 @@ package restart_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"strconv"
@@ -180,8 +181,7 @@ func TestARefusalOfWhatTheStoreHasTakenAlreadyIsNone(t *testing.T) {
 	for _, decodes := range []bool{false, true} {
 		for _, kind := range []string{"versioned", "plain"} { // plain: no UID and no version, like the objects of fakes
 			t.Run(fmt.Sprintf("%s, decoding %v", kind, decodes), func(t *testing.T) {
-				eachQueue(t, func(t *testing.T, queue informer.QueueKind) {
-					tr := runTrial(t, queue)
+				eachTrial(t, nil, func(t *testing.T, tr *trial) {
 					tr.store.Decodes = decodes
 					late := afterwards{errDown}
 					tr.answer("add a", late)
@@ -353,19 +353,27 @@ func downAtFirst() (fail, after func(op, key string) error) {
 	return fail, nil
 }
 
-func TestAHundredThousandChangesThroughAStoreThatIsDownAtFirst(t *testing.T) {
-	eachQueue(t, func(t *testing.T, queue informer.QueueKind) { throughAnOutage(t, queue, downAtFirst, 0) })
+func TestAHundredThousandChangesThroughAStoreThatFails(t *testing.T) {
+	for name, c := range map[string]struct {
+		outage           func() (fail, after func(op, key string) error)
+		relists          int
+		lenient, decodes bool
+	}{
+		"at first":               {outage: downAtFirst, decodes: true},
+		"at random":              {outage: flaky, lenient: true},
+		"at random, and relists": {outage: flaky, relists: 20},
+	} {
+		t.Run(name, func(t *testing.T) {
+			eachQueue(t, func(t *testing.T, queue informer.QueueKind) {
+				store := newPlainStore()
+				store.Lenient, store.Decodes = c.lenient, c.decodes
+				throughAnOutage(t, queue, store, c.outage, c.relists)
+			})
+		})
+	}
 }
 
-func TestAHundredThousandChangesThroughAStoreThatFailsAtRandom(t *testing.T) {
-	eachQueue(t, func(t *testing.T, queue informer.QueueKind) { throughAnOutage(t, queue, flaky, 0) })
-}
-
-func TestAHundredThousandChangesThroughAStoreThatFailsAtRandomAndRelists(t *testing.T) {
-	eachQueue(t, func(t *testing.T, queue informer.QueueKind) { throughAnOutage(t, queue, flaky, 20) })
-}
-
-func throughAnOutage(t *testing.T, queue informer.QueueKind, outage func() (fail, after func(op, key string) error), relists int) {
+func throughAnOutage(t *testing.T, queue informer.QueueKind, store *plainStore, outage func() (fail, after func(op, key string) error), relists int) {
 	const objects, rounds = 500, 20
 	each := 5000 // changes per round
 	if testing.Short() {
@@ -375,8 +383,13 @@ func throughAnOutage(t *testing.T, queue informer.QueueKind, outage func() (fail
 	for n := range objects {
 		src.Apply(small(n, 0))
 	}
-	store := newPlainStore()
-	inf := newInformer(t, src, options{Queue: queue, Store: store, ErrorHandler: func(context.Context, error) {}})
+	inf := newInformer(t, src, options{Queue: queue, Store: store, ErrorHandler: func(_ context.Context, err error) {
+		var failed *informer.StoreError
+		var cut *informer.WatchError // a stream of the first state that waited for the store
+		if !errors.As(err, &cut) && (!errors.As(err, &failed) || failed.Failures != 1 || failed.GaveUp || failed.Key == "") {
+			t.Errorf("reported %v", err)
+		}
+	}})
 	fail, after := outage()
 	complete := false
 	store.After = after
@@ -416,9 +429,7 @@ func throughAnOutage(t *testing.T, queue informer.QueueKind, outage func() (fail
 		}
 	}
 	caughtUp := func() {
-		if err := inf.WaitForVersion(within(t, 24*hour), "", src.ResourceVersion()); err != nil {
-			t.Fatal(err)
-		}
+		must(t, inf.WaitForVersion(within(t, 24*hour), "", src.ResourceVersion()))
 	}
 	for round := range rounds {
 		change(each * 9 / 10)

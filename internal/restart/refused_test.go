@@ -58,17 +58,19 @@ func newTrial(t *testing.T, queue informer.QueueKind, objs ...configMap) *trial 
 	return tr
 }
 
-// runTrial returns a trial that has synced with objs.
-func runTrial(t *testing.T, queue informer.QueueKind, objs ...configMap) *trial {
+// eachTrial runs a test with each kind of queue, and with a trial that has synced with objs.
+func eachTrial(t *testing.T, objs []configMap, test func(t *testing.T, tr *trial)) {
 	t.Helper()
-	tr := newTrial(t, queue, objs...)
-	informertest.Run(t, tr.ci)
-	var added []string
-	for _, obj := range objs {
-		added = append(added, "added default/"+obj.Name)
-	}
-	tr.first.Expect(t, added...)
-	return tr
+	eachQueue(t, func(t *testing.T, queue informer.QueueKind) {
+		tr := newTrial(t, queue, objs...)
+		informertest.Run(t, tr.ci)
+		var added []string
+		for _, obj := range objs {
+			added = append(added, "added default/"+obj.Name)
+		}
+		tr.first.Expect(t, added...)
+		test(t, tr)
+	})
 }
 
 func (tr *trial) before(op, key string) error {
@@ -94,29 +96,27 @@ func (tr *trial) now(err error) error {
 	return err
 }
 
-// answer makes the next attempts of op, such as "add a", return errs, one error each.
-func (tr *trial) answer(op string, errs ...error) {
+func (tr *trial) locked(f func()) {
 	tr.store.Mu.Lock()
 	defer tr.store.Mu.Unlock()
-	tr.answers[op] = append(tr.answers[op], errs...)
+	f()
+}
+
+// answer makes the next attempts of op, such as "add a", return errs, one error each.
+func (tr *trial) answer(op string, errs ...error) {
+	tr.locked(func() { tr.answers[op] = append(tr.answers[op], errs...) })
 }
 
 // pileUp makes the store fail for the object "gate" while changes runs. All changes are in the
 // queue when the store works again.
 func (tr *trial) pileUp(changes func()) {
-	tr.shutGate(true)
+	tr.locked(func() { tr.closed = true })
 	tr.src.Apply(object("gate", tr.src.ResourceVersion()))
 	synctest.Wait()
 	changes()
 	sleepBubble(time.Minute) // time for a relist
-	tr.shutGate(false)
+	tr.locked(func() { tr.closed = false })
 	tr.agree()
-}
-
-func (tr *trial) shutGate(shut bool) {
-	tr.store.Mu.Lock()
-	defer tr.store.Mu.Unlock()
-	tr.closed = shut
 }
 
 // missed makes changes that no watch reports, and then a relist that finds them.
@@ -227,17 +227,14 @@ func (tr *trial) reported(refused int, want ...string) {
 // and all watchers then have the state of the source.
 func (tr *trial) relist() {
 	tr.t.Helper()
-	tr.store.Mu.Lock()
-	clear(tr.answers)
-	tr.store.Mu.Unlock()
+	tr.locked(func() { clear(tr.answers) })
 	tr.src.Expire()
 	tr.agree()
 	checkStore(tr.t, tr.ci, tr.src)
 }
 
 func TestARefusedAddIsToldToNobodyAndTheNextChangeIsTheAdd(t *testing.T) {
-	eachQueue(t, func(t *testing.T, queue informer.QueueKind) {
-		tr := runTrial(t, queue, object("other", "1"))
+	eachTrial(t, objects("other"), func(t *testing.T, tr *trial) {
 		tr.answer("add a", errRefuses)
 		tr.src.Apply(object("a", "1"))
 		tr.expect()
@@ -257,8 +254,7 @@ func TestARefusedAddIsToldToNobodyAndTheNextChangeIsTheAdd(t *testing.T) {
 }
 
 func TestTheDeleteOfWhatWasRefusedIsToldToNobody(t *testing.T) {
-	eachQueue(t, func(t *testing.T, queue informer.QueueKind) {
-		tr := runTrial(t, queue)
+	eachTrial(t, nil, func(t *testing.T, tr *trial) {
 		tr.answer("add watched", errRefuses)
 		tr.answer("add missed", errRefuses)
 		tr.src.Apply(object("watched", "1"))
@@ -274,8 +270,7 @@ func TestTheDeleteOfWhatWasRefusedIsToldToNobody(t *testing.T) {
 }
 
 func TestWhatWasRefusedComesWithTheNextRelistIfItIsStillThere(t *testing.T) {
-	eachQueue(t, func(t *testing.T, queue informer.QueueKind) {
-		tr := runTrial(t, queue, object("b", "1"))
+	eachTrial(t, objects("b"), func(t *testing.T, tr *trial) {
 		tr.answer("add a", errRefuses, errRefuses)
 		tr.answer("update b", errRefuses, errRefuses)
 		tr.src.Apply(object("a", "1"))
@@ -291,8 +286,7 @@ func TestWhatWasRefusedComesWithTheNextRelistIfItIsStillThere(t *testing.T) {
 }
 
 func TestARefusedUpdateLeavesTheOldStateToEverybody(t *testing.T) {
-	eachQueue(t, func(t *testing.T, queue informer.QueueKind) {
-		tr := runTrial(t, queue, object("a", "1"))
+	eachTrial(t, objects("a"), func(t *testing.T, tr *trial) {
 		tr.answer("update a", errRefuses)
 		tr.src.Apply(object("a", "2"))
 		tr.expect()
@@ -318,8 +312,7 @@ func TestARefusedUpdateLeavesTheOldStateToEverybody(t *testing.T) {
 }
 
 func TestARefusedDeleteIsTriedAgainAtEachRelist(t *testing.T) {
-	eachQueue(t, func(t *testing.T, queue informer.QueueKind) {
-		tr := runTrial(t, queue, object("watched", "1"), object("missed", "1"))
+	eachTrial(t, objects("watched", "missed"), func(t *testing.T, tr *trial) {
 		tr.answer("delete watched", errRefuses, errRefuses)
 		tr.answer("delete missed", errRefuses, errRefuses)
 		tr.delete("watched")
@@ -335,21 +328,16 @@ func TestARefusedDeleteIsTriedAgainAtEachRelist(t *testing.T) {
 				t.Errorf("the delete that the relist found came as %+v", e)
 			}
 		}
-		if got := tr.Health().Refused; got != 4 {
-			t.Errorf("%d changes were refused", got)
-		}
+		equal(t, "refused changes", tr.Health().Refused, 4)
 		tr.relist()
 	})
 }
 
 func TestAChangeOfWhatCannotBeReadIsRefused(t *testing.T) {
-	eachQueue(t, func(t *testing.T, queue informer.QueueKind) {
-		tr := runTrial(t, queue, object("a", "1"), object("b", "1"), object("c", "1"))
+	eachTrial(t, objects("a", "b", "c"), func(t *testing.T, tr *trial) {
 		tr.answer("get a", errRefuses)
 		rv := tr.src.Apply(object("a", "2")).ResourceVersion
-		if err := tr.WaitForVersion(within(t, time.Second), "", rv); err != nil {
-			t.Error(err)
-		}
+		noError(t, tr.WaitForVersion(within(t, time.Second), "", rv))
 		tr.expect()
 		tr.answer("get b", errDown, errRefuses)
 		tr.delete("b")
@@ -371,8 +359,7 @@ func TestAChangeOfWhatCannotBeReadIsRefused(t *testing.T) {
 }
 
 func TestWhatShouldBeGoneAndIsCreatedAgainIsADeleteAndAnAdd(t *testing.T) {
-	eachQueue(t, func(t *testing.T, queue informer.QueueKind) {
-		tr := runTrial(t, queue, object("a", "1"))
+	eachTrial(t, objects("a"), func(t *testing.T, tr *trial) {
 		tr.answer("delete a", errRefuses)
 		tr.delete("a")
 		tr.src.Apply(object("a", "2"))
@@ -401,22 +388,14 @@ func TestAnObjectOfTheFirstListThatIsRefusedDoesNotHoldUpTheRest(t *testing.T) {
 		tr.answer("add b", errRefuses)
 		tr.answer("add c", errDown, errRefuses)
 		informertest.Run(t, tr.ci)
-		if got, want := tr.ResourceVersion(), tr.src.ResourceVersion(); got != want {
-			t.Errorf("synced at %s, the source is at %s", got, want)
-		}
-		if err := tr.WaitForVersion(within(t, time.Second), "", tr.src.Objects()[2].ResourceVersion); err != nil {
-			t.Error(err)
-		}
+		equal(t, "synced at", tr.ResourceVersion(), tr.src.ResourceVersion())
+		noError(t, tr.WaitForVersion(within(t, time.Second), "", tr.src.Objects()[2].ResourceVersion))
 		tr.expect("added a")
 		tr.reported(2, "add b refused at 1", "add c failed", "add c refused at 2")
-		if err := tr.Health().Ready(); err != nil {
-			t.Errorf("not ready: %v", err)
-		}
+		noError(t, tr.Health().Ready())
 		tr.answer("update a", errRefuses)
 		rv := tr.src.Apply(object("a", "2")).ResourceVersion
-		if err := tr.WaitForVersion(within(t, time.Second), "", rv); err != nil {
-			t.Error(err)
-		}
+		noError(t, tr.WaitForVersion(within(t, time.Second), "", rv))
 		tr.src.Apply(object("b", "2"))
 		tr.expect("added b")
 		tr.relist()

@@ -5,12 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
@@ -22,47 +20,32 @@ import (
 
 // Faults that TestHistories has found, one test for each.
 
-// bury adds tombstones to store: one for each of uids, all of objects called name.
-func bury(t *testing.T, store *durable, name string, uids ...types.UID) {
-	t.Helper()
-	for _, uid := range uids {
-		obj := object(name, "1")
-		obj.UID, obj.ResourceVersion = uid, "1"
-		if err := store.Apply(t.Context(), []informer.Change{testkit.Burying(obj)}, ""); err != nil {
-			t.Fatal(err)
-		}
-	}
-}
-
 func TestEachOfSeveralTombstonesOfANameIsTold(t *testing.T) {
 	for name, opts := range map[string]informer.WatcherOptions{
 		"plain": {}, "merging": {MaxBacklog: 1}, "workers": {Workers: 2}, "retry": {Retry: informer.Backoff(time.Second, time.Second, 0)},
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				store := informertest.NewDurable()
-				bury(t, store, "a", "one", "two", "three")
-				inf := newInformer(t, informertest.NewSource(object("a", "1")), options{Durable: store})
-				r := &recorder{}
-				addWatcher(t, inf, r, opts)
-				informertest.Run(t, inf)
-				synctest.Wait()
-				if got := told(r); len(got) != 4 || got[3] != "initial added a" {
-					t.Errorf("the watcher got %v", got)
-				}
-			})
+		inBubble(t, name, func(t *testing.T) {
+			store := informertest.NewDurable()
+			for _, uid := range []types.UID{"one", "two", "three"} {
+				obj := object("a", "1")
+				obj.UID, obj.ResourceVersion = uid, "1"
+				must(t, store.Apply(t.Context(), []informer.Change{testkit.Burying(obj)}, ""))
+			}
+			inf := newInformer(t, informertest.NewSource(object("a", "1")), options{Durable: store})
+			r := &recorder{}
+			addWatcher(t, inf, r, opts)
+			informertest.Run(t, inf)
+			synctest.Wait()
+			checkTold(t, r, "initial deleted a", "initial deleted a", "initial deleted a", "initial added a")
 		})
 	}
 }
 
 func TestADeleteIsNotMergedWithTheAddOfWhatWasKnownBefore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		src := informertest.NewSource(numbered(10)...)
-		store := informertest.NewDurable()
-		oneRun(t, src, store, options{})
-		store = store.Reopen()
-		for i := range 10 {
-			_, _ = src.Delete(keyOf(fmt.Sprintf("o%03d", i)))
+		src, store := lived(t, options{}, "a", "b", "c", "d", "e", "f")
+		for _, obj := range src.Objects() {
+			_, _ = src.Delete(keyOf(obj.Name))
 		}
 		inf := newInformer(t, src, options{Durable: store})
 		hold := make(chan struct{})
@@ -78,9 +61,7 @@ func TestADeleteIsNotMergedWithTheAddOfWhatWasKnownBefore(t *testing.T) {
 				deleted = append(deleted, e.Key().Name)
 			}
 		}
-		if len(deleted) != 10 {
-			t.Errorf("the watcher got deletes only of %v", sorted(deleted))
-		}
+		equal(t, "deletes", sorted(deleted), "[a b c d e f]")
 		checkView(t, r, src)
 		checkKept(t, store, src.ResourceVersion())
 	})
@@ -102,27 +83,24 @@ func TestWhatAStopKeepsFromBeingHandledIsToldAgain(t *testing.T) {
 		"a worker is interrupted":                   {informer.WatcherOptions{Workers: 2}, 0, blocks},
 		"a retry is given up":                       {informer.WatcherOptions{Retry: informer.Backoff(time.Second, time.Second, 0)}, time.Minute, fails},
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				src := informertest.NewSource(object("a", "1"))
-				store := informertest.NewDurable()
-				inf := newInformer(t, src, options{Durable: store, DrainTimeout: c.drain, ErrorHandler: func(context.Context, error) {}})
-				deleted := &recorder{Hook: func(ctx context.Context, e event) error {
-					if e.Type == informer.EventDeleted {
-						return c.hook(ctx, e)
-					}
-					return nil
-				}}
-				addWatcher(t, inf, deleted, c.opts)
-				stop := informertest.Run(t, inf)
-				_, _ = src.Delete(keyOf("a"))
-				sleepBubble(2 * time.Minute)
-				stop()
-				checkKept(t, store, src.ResourceVersion(), "a")
-				if got := told(oneRun(t, src, store.Reopen(), options{})); !slices.Contains(got, "initial deleted a") {
-					t.Errorf("the watcher of the next process got %v", got)
+		inBubble(t, name, func(t *testing.T) {
+			src, store := informertest.NewSource(object("a", "1")), informertest.NewDurable()
+			inf := newInformer(t, src, options{Durable: store, DrainTimeout: c.drain, ErrorHandler: ignore})
+			deleted := &recorder{Hook: func(ctx context.Context, e event) error {
+				if e.Type == informer.EventDeleted {
+					return c.hook(ctx, e)
 				}
-			})
+				return nil
+			}}
+			addWatcher(t, inf, deleted, c.opts)
+			stop := informertest.Run(t, inf)
+			_, _ = src.Delete(keyOf("a"))
+			sleepBubble(2 * time.Minute)
+			stop()
+			checkKept(t, store, src.ResourceVersion(), "a")
+			if got := told(oneRun(t, src, store.Reopen(), options{})); !slices.Contains(got, "initial deleted a") {
+				t.Errorf("the watcher of the next process got %v", got)
+			}
 		})
 	}
 }
@@ -140,79 +118,67 @@ func (s stubbornStore) Apply(_ context.Context, changes []informer.Change, bookm
 
 func TestAfterABatchThatAStopHasCutOffNothingIsAppliedOrTold(t *testing.T) {
 	for name, exact := range map[string]bool{"with a bookmark": true, "without": false} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				src := informertest.NewSource(object("a", "1"))
-				store := informertest.NewDurable()
-				oneRun(t, src, store, options{})
-				at := src.ResourceVersion()
-				store = store.Reopen()
-				inf := newInformer(t, src, options{
-					Durable: stubbornStore{store}, DrainTimeout: time.Minute, ErrorHandler: func(context.Context, error) {},
-					Transform: func(obj configMap) (configMap, error) {
-						if obj.Name == "bad" {
-							return nil, errors.New("no")
-						}
-						return obj, nil
-					},
-				})
-				r := &recorder{}
-				addWatcher(t, inf, r, informer.WatcherOptions{})
-				stop := informertest.Run(t, inf)
-				if !exact {
-					_, _ = src.Create(object("bad", "1"))
-					sleepBubble(time.Second)
-					at = ""
-				}
-				_, _ = src.Update(object("a", "2"))
-				sleepBubble(time.Minute)
-				stop()
-				checkKept(t, store, at)
-				if got := told(r); !slices.Equal(got, []string{"initial added a"}) {
-					t.Errorf("the watcher got %v", got)
-				}
+		inBubble(t, name, func(t *testing.T) {
+			src, store := lived(t, options{}, "a")
+			at := src.ResourceVersion()
+			_, r, stop := begun(t, src, options{
+				Durable: stubbornStore{store}, DrainTimeout: time.Minute, ErrorHandler: ignore,
+				Transform: func(obj configMap) (configMap, error) {
+					if obj.Name == "bad" {
+						return nil, errors.New("no")
+					}
+					return obj, nil
+				},
 			})
+			synctest.Wait()
+			if !exact {
+				_, _ = src.Create(object("bad", "1"))
+				sleepBubble(time.Second)
+				at = ""
+			}
+			_, _ = src.Update(object("a", "2"))
+			sleepBubble(time.Minute)
+			stop()
+			checkKept(t, store, at)
+			checkTold(t, r, "initial added a")
 		})
 	}
 }
 
 func TestWithoutABookmarkAContentIsNotJudgedByItsVersion(t *testing.T) {
-	bothWays(t, func(t *testing.T, opts options, _ string) {
-		src := informertest.NewSource(object("a", "1"), object("b", "1"))
-		backup := src.ResourceVersion()
-		_, _ = src.Update(object("a", "2"))
-		store := informertest.NewDurable()
-		oneRun(t, src, store, opts)
-		if err := store.Apply(t.Context(), nil, ""); err != nil { // removes the bookmark, as a refusal does
-			t.Fatal(err)
-		}
-		store = store.Reopen()
-		if err := src.Restore(backup); err != nil {
-			t.Fatal(err)
-		}
-		_, _ = src.Update(object("a", "3")) // gets the version that the object in the store has
-		r := oneRun(t, src, store, opts)
-		if got := r.View()[keyOf("a")].Data["value"]; got != "3" {
-			t.Errorf("a is %q", got)
-		}
-		if got := told(r); len(got) != 3 {
-			t.Errorf("the watcher got events without a change: %v", got)
-		}
-	})
+	for name, refused := range map[string]bool{"": false, "and another object is refused": true} {
+		t.Run(name, func(t *testing.T) {
+			bothWays(t, func(t *testing.T, opts options, _ string) {
+				src, store := informertest.NewSource(objects("a", "b")...), informertest.NewDurable()
+				backup := src.ResourceVersion()
+				_, _ = src.Update(object("a", "2"))
+				oneRun(t, src, store, opts)
+				must(t, store.Apply(t.Context(), nil, "")) // removes the bookmark, as a refusal does
+				must(t, src.Restore(backup))
+				_, _ = src.Update(object("a", "3")) // gets the version that the object in the store has
+				if refused {
+					_, _ = src.Create(object("bad", "1"))
+				}
+				opts.Durable, opts.ErrorHandler = &pickyDurable{durable: store.Reopen()}, ignore
+				_, r := watched(t, src, opts)
+				sleepBubble(time.Minute)
+				equal(t, "a", r.View()[keyOf("a")].Data["value"], "3")
+				checkTold(t, r, "initial added a", "initial added b", "initial updated a")
+			})
+		})
+	}
 }
 
 func TestTombstonesThatCannotBeReadDoNotMoveTheState(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		src := informertest.NewSource(numbered(5)...)
-		store := informertest.NewDurable()
+		src, store := informertest.NewSource(numbered(5)...), informertest.NewDurable()
 		store.Fail(func(op, _ string) error {
 			if op == "tombstones" && store.Calls(op) > 1 { // the first call is the informer's own at its start
 				return errors.New("cannot be read")
 			}
 			return nil
 		})
-		var errs errorLog
-		inf := newInformer(t, src, options{Durable: store, ErrorHandler: errs.Handle})
+		inf := newInformer(t, src, options{Durable: store, ErrorHandler: ignore})
 		r := &recorder{}
 		reg := addWatcher(t, inf, r, informer.WatcherOptions{MaxBacklog: 1})
 		start(t, inf)
@@ -223,61 +189,6 @@ func TestTombstonesThatCannotBeReadDoNotMoveTheState(t *testing.T) {
 		<-reg.Synced()
 		sleepBubble(time.Minute)
 		checkView(t, r, src)
-	})
-}
-
-func TestAStoreThatCannotBeReadIsReportedWithItsError(t *testing.T) {
-	for _, op := range []string{"resume", "tombstones", "scan"} {
-		t.Run(op, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				store := informertest.NewDurable()
-				cause := errors.New("the disk is gone")
-				store.Fail(func(o, _ string) error {
-					if o == op {
-						return fmt.Errorf("no: %w", cause)
-					}
-					return nil
-				})
-				var errs errorLog
-				inf := newInformer(t, informertest.NewSource[configMap](), options{Durable: store, ErrorHandler: errs.Handle})
-				stop := start(t, inf)
-				sleepBubble(time.Minute)
-				stop()
-				got := errs.Take()
-				for _, err := range got {
-					if !errors.Is(err, cause) || !strings.Contains(err.Error(), op) {
-						t.Errorf("reported: %v", err)
-					}
-				}
-				if diff := cmp.Diff(2, len(got)); diff != "" { // one for the failure, one when it is given up
-					t.Errorf("reports (-want +got):\n%s", diff)
-				}
-			})
-		})
-	}
-}
-
-func TestWithoutABookmarkAContentIsNotJudgedByItsVersionThoughAnotherIsRefused(t *testing.T) {
-	bothWays(t, func(t *testing.T, opts options, _ string) {
-		src := informertest.NewSource(object("a", "1"))
-		backup := src.ResourceVersion()
-		_, _ = src.Update(object("a", "2"))
-		store := informertest.NewDurable()
-		oneRun(t, src, store, opts)
-		if err := store.Apply(t.Context(), nil, ""); err != nil {
-			t.Fatal(err)
-		}
-		if err := src.Restore(backup); err != nil {
-			t.Fatal(err)
-		}
-		_, _ = src.Update(object("a", "3"))
-		_, _ = src.Create(object("bad", "1"))
-		opts.Durable, opts.ErrorHandler = &pickyDurable{durable: store.Reopen()}, func(context.Context, error) {}
-		_, r := watched(t, src, opts)
-		sleepBubble(time.Minute)
-		if got := r.View()[keyOf("a")].Data["value"]; got != "3" {
-			t.Errorf("a is %q", got)
-		}
 	})
 }
 
@@ -296,32 +207,37 @@ func (s hasty) ListWithContext(ctx context.Context, opts metav1.ListOptions) (ru
 }
 
 // TestAServerThatWentBackIsAskedForWhatThereIsNow restores a server, which then reaches the
-// version of the bookmark before it is listed. The version of the list alone does not show that
-// the server went back.
+// version of the bookmark, or passes it, before it is listed. The version of the list alone does
+// not show that the server went back.
 func TestAServerThatWentBackIsAskedForWhatThereIsNow(t *testing.T) {
-	bothWays(t, func(t *testing.T, opts options, _ string) {
-		src := informertest.NewSource(object("a", "1"), object("b", "1"))
-		backup := src.ResourceVersion()
-		_, _ = src.Update(object("a", "2"))
-		_, _ = src.Update(object("b", "2"))
-		store := informertest.NewDurable()
-		oneRun(t, src, store, opts)
-		if err := src.Restore(backup); err != nil {
-			t.Fatal(err)
-		}
-		_, _ = src.Update(object("a", "3"))
-		n := len(src.Requests())
-		opts.Durable, opts.ErrorHandler = store.Reopen(), func(context.Context, error) {}
-		_, r := watched(t, hasty{src, func() { _, _ = src.Update(object("b", "3")) }}, opts)
-		sleepBubble(time.Minute)
-		checkView(t, r, src)
-		for name, obj := range r.View() {
-			if obj.Data["value"] != "3" {
-				t.Errorf("%s is %q", name, obj.Data["value"])
-			}
-		}
-		if got := src.Requests()[n+1].Options; got.ResourceVersion != "" || got.ResourceVersionMatch != "" {
-			t.Errorf("the list was requested as of %q (%s)", got.ResourceVersion, got.ResourceVersionMatch)
-		}
-	})
+	for _, further := range []int{0, 3} {
+		t.Run(fmt.Sprint(further, " versions further"), func(t *testing.T) {
+			bothWays(t, func(t *testing.T, opts options, _ string) {
+				src, store := informertest.NewSource(objects("a", "b")...), informertest.NewDurable()
+				backup := src.ResourceVersion()
+				_, _ = src.Update(object("a", "2"))
+				_, _ = src.Update(object("b", "2"))
+				oneRun(t, src, store, opts)
+				must(t, src.Restore(backup))
+				_, _ = src.Update(object("a", "3")) // gets the version of the lost update
+				n := len(src.Requests())
+				var errs errorLog
+				opts.Durable, opts.ErrorHandler = store.Reopen(), errs.Handle
+				_, r := watched(t, hasty{src, func() {
+					_, _ = src.Update(object("b", "3"))
+					for i := range further {
+						_, _ = src.Update(object("b", fmt.Sprint("later ", i)))
+					}
+				}}, opts)
+				sleepBubble(time.Minute)
+				checkView(t, r, src)
+				for _, obj := range src.Objects() {
+					equal(t, obj.Name, r.View()[keyOf(obj.Name)].Data["value"], obj.Data["value"])
+				}
+				asked := src.Requests()[n+1].Options
+				equal(t, "version of the list", asked.ResourceVersion+string(asked.ResourceVersionMatch), "")
+				equal(t, "reports", len(errs.Take()), 1)
+			})
+		})
+	}
 }

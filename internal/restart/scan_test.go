@@ -68,9 +68,7 @@ func TestADurableIsReadInPages(t *testing.T) {
 	overPages(t, 7, func(t *testing.T, paged *pagedStore) {
 		src := informertest.NewSource(numbered(50)...)
 		for _, obj := range src.Objects() {
-			if err := paged.Apply(t.Context(), []informer.Change{testkit.Storing(obj)}, ""); err != nil {
-				t.Fatal(err)
-			}
+			must(t, paged.Apply(t.Context(), []informer.Change{testkit.Storing(obj)}, ""))
 		}
 		_, _ = src.Delete(keyOf("o004"))
 		_, _ = src.Create(object("new", "1"))
@@ -160,9 +158,7 @@ func TestJoiningOverPagesIsExact(t *testing.T) {
 				}
 				time.Sleep(time.Duration(number(20)) * time.Millisecond)
 			}
-			if err := inf.WaitForSync(within(t, time.Minute)); err != nil {
-				t.Fatal(err)
-			}
+			must(t, inf.WaitForSync(within(t, time.Minute)))
 			mu.Lock()
 			over = true
 			mu.Unlock()
@@ -180,8 +176,7 @@ func TestAJoinWaitsForAStoreThatCannotBeRead(t *testing.T) {
 		src := informertest.NewSource(numbered(10)...)
 		var errs errorLog
 		inf := newInformer(t, src, options{Durable: paged, ErrorHandler: errs.Handle})
-		early := &recorder{}
-		addWatcher(t, inf, early, informer.WatcherOptions{})
+		early := joined(t, inf)
 		informertest.Run(t, inf)
 		paged.turn = func(after string) { paged.fail.Store(after == "default/o002") }
 		late := &recorder{}
@@ -223,7 +218,7 @@ func TestAJoinWaitsForAStoreThatCannotBeRead(t *testing.T) {
 func TestAWatcherOfAStoreThatCannotBeReadMerges(t *testing.T) {
 	overPages(t, 3, func(t *testing.T, paged *pagedStore) {
 		src := informertest.NewSource(numbered(10)...)
-		inf := newInformer(t, src, options{Durable: paged, ErrorHandler: new(errorLog).Handle})
+		inf := newInformer(t, src, options{Durable: paged, ErrorHandler: ignore})
 		r := &recorder{}
 		reg := addWatcher(t, inf, r, informer.WatcherOptions{MaxBacklog: 2, ResyncPeriod: time.Minute})
 		informertest.Run(t, inf)
@@ -275,7 +270,7 @@ func TestAJoinTakesItsTimeOnlyWhileTheStoreIsWritten(t *testing.T) {
 func TestADrainDoesNotNeedTheRestOfAResync(t *testing.T) {
 	overPages(t, 3, func(t *testing.T, paged *pagedStore) {
 		src := informertest.NewSource(numbered(10)...)
-		inf := newInformer(t, src, options{Durable: paged, ErrorHandler: new(errorLog).Handle, DrainTimeout: time.Minute})
+		inf := newInformer(t, src, options{Durable: paged, ErrorHandler: ignore, DrainTimeout: time.Minute})
 		r := &recorder{}
 		reg := addWatcher(t, inf, r, informer.WatcherOptions{MaxBacklog: 2, ResyncPeriod: time.Minute})
 		var resyncing atomic.Bool
@@ -354,8 +349,7 @@ func (d indexedDurable) ByIndex(ctx context.Context, name, value string) ([]info
 
 func TestADurableWithIndexesOfItsOwnIsNotReadAtTheStart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		src := informertest.NewSource(numbered(2000)...)
-		store := informertest.NewDurable()
+		src, store := informertest.NewSource(numbered(2000)...), informertest.NewDurable()
 		oneRun(t, src, store, options{})
 		store = store.Reopen()
 		inf := newInformer(t, src, options{Durable: indexedDurable{store, cache.Indexers{}}})

@@ -1,9 +1,7 @@
 package restart_test
 
 import (
-	"errors"
 	"slices"
-	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -20,16 +18,11 @@ import (
 
 func TestAnIndexOverAPlainStoreWorksBeforeRun(t *testing.T) {
 	inf := newInformer(t, informertest.NewSource[configMap](), options{
-		Store: newPlainStore(object("a", "x"), object("b", "y")),
-		Indexers: informer.Indexers[configMap]{"value": func(obj configMap) ([]string, error) {
-			return []string{obj.Data["value"]}, nil
-		}},
+		Store:    newPlainStore(object("a", "x"), object("b", "y")),
+		Indexers: indexers,
 	})
 	checkNames(t, "namespace", "a b")(inf.List("default", nil))
 	checkNames(t, "index", "b")(inf.ByIndex("value", "y"))
-	if _, err := inf.ByIndex("unknown", "y"); err == nil {
-		t.Error("reading by an unknown index returns no error")
-	}
 }
 
 func TestEachObjectThatCannotBeIndexedIsReportedOnce(t *testing.T) {
@@ -37,63 +30,52 @@ func TestEachObjectThatCannotBeIndexedIsReportedOnce(t *testing.T) {
 		"indexer": cache.NewStore(cache.MetaNamespaceKeyFunc),
 		"plain":   newPlainStore(),
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				src := informertest.NewSource(object("good", "1"), object("bad1", "bad"), object("bad2", "bad"))
-				for _, obj := range src.Objects() {
-					_ = store.Add(obj)
-				}
-				var errs errorLog
-				inf := newInformer(t, src, options{Store: store, ErrorHandler: errs.Handle, Indexers: informer.Indexers[configMap]{
-					"value": func(obj configMap) ([]string, error) {
-						if obj.Data["value"] == "bad" {
-							return nil, errors.New("cannot be indexed")
-						}
-						return nil, nil
-					},
-				}})
-				informertest.Run(t, inf)
-				if got := errs.Take(); len(got) != 2 {
-					t.Errorf("reported %v", got)
-				}
-				_, _ = src.Delete(keyOf("bad1"))
-				synctest.Wait()
-				if got := errs.Take(); len(got) != 0 {
-					t.Errorf("a delete reported %v", got)
-				}
-			})
+		inBubble(t, name, func(t *testing.T) {
+			src := informertest.NewSource(object("good", "1"), object("bad1", "bad"), object("bad2", "bad"))
+			for _, obj := range src.Objects() {
+				_ = store.Add(obj)
+			}
+			var errs errorLog
+			inf := newInformer(t, src, options{Store: store, ErrorHandler: errs.Handle, Indexers: indexers})
+			informertest.Run(t, inf)
+			equal(t, "reports", len(errs.Take()), 2)
+			_, _ = src.Delete(keyOf("bad1"))
+			synctest.Wait()
+			equal(t, "reports of a delete", errs.Take(), "[]")
 		})
 	}
 }
 
-func TestSomethingOfAnotherTypeInTheStoreIsWrittenOver(t *testing.T) {
+func TestSomethingOfAnotherTypeInTheStoreIsReported(t *testing.T) {
 	eachQueue(t, func(t *testing.T, queue informer.QueueKind) {
 		store := cache.NewStore(cache.MetaNamespaceKeyFunc)
-		_ = store.Add(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "a"}})
-		src := informertest.NewSource(object("a", "1"))
-		var errs errorLog
-		inf := newInformer(t, src, options{Queue: queue, Store: store, ErrorHandler: errs.Handle})
-		var r recorder
-		addWatcher(t, inf, &r, informer.WatcherOptions{})
-		informertest.Run(t, inf)
-		r.Expect(t, "added default/a")
-		checkStore(t, inf, src)
-		if got := errs.Take(); len(got) != 1 || !strings.Contains(got[0].Error(), "Secret") {
-			t.Errorf("reported %v", got)
+		for _, name := range []string{"a", "s"} {
+			_ = store.Add(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name}})
 		}
+		var errs errorLog
+		src := informertest.NewSource(object("a", "1"))
+		inf, r := watched(t, src, options{Queue: queue, Store: store, ErrorHandler: errs.Handle})
+		r.Expect(t, "added default/a") // in the place of the secret a
+		for _, err := range errs.Take() {
+			errorSays(t, err, "Secret")
+		}
+		_, _, err := inf.Get(keyOf("s"))
+		errorSays(t, err, "Secret")
+		_, err = inf.List("", nil)
+		errorSays(t, err, "Secret")
+		_ = store.Delete(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "s"}})
+		checkStore(t, inf, src)
 	})
 }
 
 func TestAListingBelongsToTheStore(t *testing.T) {
 	eachQueue(t, func(t *testing.T, queue informer.QueueKind) {
 		store := &cachingStore{Store: cache.NewStore(cache.MetaNamespaceKeyFunc)}
-		src := informertest.NewSource(object("a", "1"), object("b", "1"))
+		src := informertest.NewSource(objects("a", "b")...)
 		inf := newInformer(t, src, options{Queue: queue, Store: store})
 		informertest.Run(t, inf)
 		for range 3 {
-			var r recorder
-			addWatcher(t, inf, &r, informer.WatcherOptions{})
-			r.Expect(t, "added default/a", "added default/b")
+			joined(t, inf).Expect(t, "added default/a", "added default/b")
 		}
 		if store.listed == nil || slices.Contains(store.listed, nil) {
 			t.Errorf("the store's own list was changed to %v", store.listed)
@@ -122,24 +104,19 @@ func TestAnObjectIsFoundOnlyByTheValueItHas(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := newPlainStore()
 		src := informertest.NewSource(object("a", "x"))
-		inf := newInformer(t, src, options{Store: store, ErrorHandler: (&errorLog{}).Handle, Indexers: informer.Indexers[configMap]{
-			"value": func(obj configMap) ([]string, error) { return []string{obj.Data["value"]}, nil },
-		}})
+		inf := newInformer(t, src, options{Store: store, ErrorHandler: ignore, Indexers: indexers})
 		informertest.Run(t, inf)
 		checkNames(t, "before", "a")(inf.ByIndex("value", "x"))
-		store.Mu.Lock()
+		written := false
 		store.After = func(op, _ string) error {
-			if op == "get" {
+			if op == "get" || written {
 				return nil
 			}
-			return errors.New("the object was written, but an error is returned")
+			written = true
+			return errDown // although the object was written
 		}
-		store.Mu.Unlock()
 		src.Apply(object("a", "y"))
 		synctest.Wait()
-		store.Mu.Lock()
-		store.After = nil
-		store.Mu.Unlock()
 		checkNames(t, "while the write is in doubt", "")(inf.ByIndex("value", "x"))
 		sleepBubble(time.Minute)
 		checkNames(t, "after", "a")(inf.ByIndex("value", "y"))

@@ -1,17 +1,13 @@
 package restart_test
 
 import (
-	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/client-go/tools/cache"
 
@@ -22,11 +18,8 @@ import (
 func TestAnyStoreWillDo(t *testing.T) {
 	eachQueue(t, func(t *testing.T, queue informer.QueueKind) {
 		store := newPlainStore()
-		src := informertest.NewSource(object("a", "1"), object("b", "1"))
-		inf := newInformer(t, src, options{Queue: queue, Store: store})
-		var r recorder
-		addWatcher(t, inf, &r, informer.WatcherOptions{})
-		informertest.Run(t, inf)
+		src := informertest.NewSource(objects("a", "b")...)
+		inf, r := watched(t, src, options{Queue: queue, Store: store})
 		r.Expect(t, "added default/a", "added default/b")
 		synctest.Wait()
 		src.SetFaults(informertest.Faults{Mute: true})
@@ -41,65 +34,7 @@ func TestAnyStoreWillDo(t *testing.T) {
 		src.Compact()
 		src.Bookmark()
 		synctest.Wait()
-		if got, want := store.Marks[len(store.Marks)-1], src.ResourceVersion(); got != want {
-			t.Errorf("the store's last bookmark is %s, the source is at %s", got, want)
-		}
-	})
-}
-
-func TestAStoreThatFailsLosesNothingAndDoublesNothing(t *testing.T) {
-	for name, store := range map[string]func() *plainStore{
-		"strict":   newEmptyStore,
-		"lenient":  func() *plainStore { s := newEmptyStore(); s.Lenient = true; return s },
-		"decoding": func() *plainStore { s := newEmptyStore(); s.Decodes = true; return s },
-	} {
-		t.Run(name, func(t *testing.T) { throughAFailingStore(t, store) })
-	}
-}
-
-func newEmptyStore() *plainStore { return newPlainStore() }
-
-func throughAFailingStore(t *testing.T, newStore func() *plainStore) {
-	eachQueue(t, func(t *testing.T, queue informer.QueueKind) {
-		rnd := rand.New(rand.NewPCG(3, uint64(queue)))
-		flaky := func(op, key string) error {
-			if rnd.IntN(10) < 3 {
-				return fmt.Errorf("%s of %s failed by chance", op, key)
-			}
-			return nil
-		}
-		store := newStore()
-		store.Fail, store.After = flaky, flaky
-		src := informertest.NewSource(object("o1", "first"), object("o2", "first"))
-		var errs errorLog
-		inf := newInformer(t, src, options{Queue: queue, Store: store, ErrorHandler: errs.Handle})
-		var r recorder
-		reg := addWatcher(t, inf, &r, informer.WatcherOptions{MaxBacklog: -1})
-		start(t, inf)
-		<-reg.Synced()
-		for i := range 2000 {
-			name := fmt.Sprint("o", i%23)
-			if i%5 == 4 {
-				_, _ = src.Delete(keyOf(name))
-			} else {
-				src.Apply(object(name, fmt.Sprint(i)))
-			}
-			if i%400 == 399 {
-				src.Expire()
-			}
-		}
-		sleepBubble(24 * hour)
-		store.SetFail(nil)
-		store.After = nil
-		checkView(t, &r, src)
-		checkStore(t, inf, src)
-		for _, err := range errs.Take() {
-			var failed *informer.StoreError
-			var cut *informer.WatchError // a stream of the first state that waited for the store
-			if !errors.As(err, &cut) && (!errors.As(err, &failed) || failed.Failures != 1 || failed.GaveUp || failed.Key == "") {
-				t.Fatalf("reported %v", err)
-			}
-		}
+		equal(t, "the store's last bookmark", store.Marks[len(store.Marks)-1], src.ResourceVersion())
 	})
 }
 
@@ -113,12 +48,9 @@ func TestAnInformerIsNotSyncedWhileItsStoreIsDown(t *testing.T) {
 			}
 			return nil
 		}
-		src := informertest.NewSource(object("a", "1"), object("b", "1"), object("c", "1"))
+		src := informertest.NewSource(objects("a", "b", "c")...)
 		var errs errorLog
-		inf := newInformer(t, src, options{Queue: queue, Store: store, ErrorHandler: errs.Handle})
-		var r recorder
-		addWatcher(t, inf, &r, informer.WatcherOptions{})
-		stop := start(t, inf)
+		inf, _, stop := begun(t, src, options{Queue: queue, Store: store, ErrorHandler: errs.Handle})
 		err := inf.WaitForSync(within(t, hour))
 		var failed *informer.StoreError
 		if !errors.Is(err, down) || !errors.As(err, &failed) || failed.Key != "default/b" || failed.Failures < 100 {
@@ -152,7 +84,7 @@ func TestAStoreThatIsDownHoldsTheSourceBack(t *testing.T) {
 		store := newPlainStore()
 		src := informertest.NewSource[configMap]()
 		arrived := 0
-		inf := newInformer(t, src, options{Queue: queue, Store: store, ErrorHandler: func(context.Context, error) {},
+		inf := newInformer(t, src, options{Queue: queue, Store: store, ErrorHandler: ignore,
 			Transform: func(obj configMap) (configMap, error) { arrived++; return obj, nil }})
 		var r recorder
 		addWatcher(t, inf, &r, informer.WatcherOptions{MaxBacklog: -1})
@@ -179,8 +111,8 @@ func TestAStoreThatIsDownHoldsTheSourceBack(t *testing.T) {
 func TestAVersionIsReachedWhenEverythingBeforeItIsStored(t *testing.T) {
 	eachQueue(t, func(t *testing.T, queue informer.QueueKind) {
 		store := newPlainStore()
-		src := informertest.NewSource(object("first", "1"), object("a", "1"), object("b", "1"))
-		inf := newInformer(t, src, options{Queue: queue, Store: store, ErrorHandler: func(context.Context, error) {}})
+		src := informertest.NewSource(objects("first", "a", "b")...)
+		inf := newInformer(t, src, options{Queue: queue, Store: store, ErrorHandler: ignore})
 		informertest.Run(t, inf)
 		synctest.Wait()
 		failFor := func(name string) {
@@ -204,36 +136,30 @@ func TestAVersionIsReachedWhenEverythingBeforeItIsStored(t *testing.T) {
 			t.Errorf("with b not stored yet ResourceVersion is %s, past %s", got, reached)
 		}
 		store.SetFail(nil)
-		if err := inf.WaitForVersion(t.Context(), "", last); err != nil {
-			t.Error(err)
-		}
+		noError(t, inf.WaitForVersion(t.Context(), "", last))
 	})
 }
 
 func TestWhatTheStoreHoldsBeforeRunIsTheInitialState(t *testing.T) {
 	eachQueue(t, func(t *testing.T, queue informer.QueueKind) {
-		src := informertest.NewSource(object("same", "1"), object("changed", "1"), object("gone", "1"))
+		src := informertest.NewSource(objects("same", "changed", "gone")...)
 		store := newPlainStore(src.Objects()...)
 		src.Apply(object("changed", "2"))
 		_, _ = src.Delete(keyOf("gone"))
 		src.Apply(object("new", "1"))
-		inf := newInformer(t, src, options{Queue: queue, Store: store})
-		var r recorder
-		addWatcher(t, inf, &r, informer.WatcherOptions{})
-		informertest.Run(t, inf)
+		inf, r := watched(t, src, options{Queue: queue, Store: store})
 		r.Expect(t, "added default/same", "added default/changed", "added default/gone",
 			"updated default/changed", "deleted default/gone", "added default/new")
 		synctest.Wait()
 		r.Expect(t)
-		checkView(t, &r, src)
+		checkView(t, r, src)
 		checkStore(t, inf, src)
 		for _, e := range r.Events() {
 			if e.Origin != informer.OriginInitial {
 				t.Errorf("%v %v has origin %v", e.Type, e.Key(), e.Origin)
 			}
 		}
-		var late recorder
-		addWatcher(t, inf, &late, informer.WatcherOptions{})
+		late := joined(t, inf)
 		late.Expect(t, "added default/same", "added default/changed", "added default/new")
 	})
 }
@@ -241,18 +167,13 @@ func TestWhatTheStoreHoldsBeforeRunIsTheInitialState(t *testing.T) {
 func TestADeleteIsToldAlsoIfTheStoreHasLostTheObject(t *testing.T) {
 	eachQueue(t, func(t *testing.T, queue informer.QueueKind) {
 		store := newPlainStore()
-		src := informertest.NewSource(object("seen", "1"), object("unseen", "1"))
+		src := informertest.NewSource(objects("seen", "unseen")...)
 		uid := src.Objects()[1].UID
 		inf := newInformer(t, src, options{Queue: queue, Store: store})
-		var events []event
-		addWatcher(t, inf, informer.WatcherFunc[configMap](func(_ context.Context, e event) error {
-			events = append(events, e)
-			return nil
-		}), informer.WatcherOptions{})
+		r := joined(t, inf)
 		informertest.Run(t, inf)
 		synctest.Wait()
 		clear(store.Objects)
-		events = nil
 		last, _ := src.Delete(keyOf("seen"))
 		synctest.Wait()
 		src.SetFaults(informertest.Faults{Mute: true})
@@ -260,6 +181,7 @@ func TestADeleteIsToldAlsoIfTheStoreHasLostTheObject(t *testing.T) {
 		src.Expire()
 		src.SetFaults(informertest.Faults{})
 		sleepBubble(time.Minute)
+		events := r.Events()[2:]
 		if len(events) != 2 {
 			t.Fatalf("the watcher got %v", events)
 		}
@@ -273,65 +195,64 @@ func TestADeleteIsToldAlsoIfTheStoreHasLostTheObject(t *testing.T) {
 }
 
 func TestReadingWorksOverStoresWithAndWithoutIndexes(t *testing.T) {
-	byValue := informer.Indexers[configMap]{"value": func(obj configMap) ([]string, error) {
-		if obj.Data["value"] == "bad" {
-			return nil, errors.New("cannot be indexed")
-		}
-		return []string{obj.Data["value"]}, nil
-	}}
 	for name, store := range map[string]cache.Store{
 		"default": nil,
 		"indexer": cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc}),
 		"bare":    cache.NewStore(cache.MetaNamespaceKeyFunc),
 		"plain":   newPlainStore(),
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				elsewhere := object("a", "x")
-				elsewhere.Namespace = "elsewhere"
-				src := informertest.NewSource(object("a", "x"), object("b", "y"), object("c", "x"), elsewhere)
-				var errs errorLog
-				inf := newInformer(t, src, options{Store: store, Indexers: byValue, ErrorHandler: errs.Handle})
-				informertest.Run(t, inf)
-				checkNames(t, "all", "a a b c")(inf.List("", nil))
-				checkNames(t, "namespace", "a b c")(inf.List("default", nil))
-				checkNames(t, "labels", "a a c")(inf.List("", labels.SelectorFromSet(labels.Set{"value": "x"})))
-				checkNames(t, "both", "b")(inf.List("default", labels.SelectorFromSet(labels.Set{"value": "y"})))
-				checkNames(t, "index", "a a c")(inf.ByIndex("value", "x"))
-				checkNames(t, "no such namespace", "")(inf.List("nowhere", nil))
-				if _, err := inf.ByIndex("unknown", "x"); err == nil {
-					t.Error("reading by an unknown index returns no error")
+		inBubble(t, name, func(t *testing.T) {
+			elsewhere := object("a", "x")
+			elsewhere.Namespace = "elsewhere"
+			src := informertest.NewSource(object("a", "x"), object("b", "y"), object("c", "x"), elsewhere)
+			var errs errorLog
+			inf := newInformer(t, src, options{Store: store, Indexers: indexers, ErrorHandler: errs.Handle})
+			informertest.Run(t, inf)
+			checkNames(t, "all", "a a b c")(inf.List("", nil))
+			checkNames(t, "namespace", "a b c")(inf.List("default", nil))
+			checkNames(t, "labels", "a a c")(inf.List("", labels.SelectorFromSet(labels.Set{"value": "x"})))
+			checkNames(t, "both", "b")(inf.List("default", labels.SelectorFromSet(labels.Set{"value": "y"})))
+			checkNames(t, "index", "a a c")(inf.ByIndex("value", "x"))
+			checkNames(t, "no such namespace", "")(inf.List("nowhere", nil))
+			_, err := inf.ByIndex("unknown", "x")
+			errorSays(t, err, "unknown")
+			src.Apply(object("c", "y"))
+			_, _ = src.Delete(keyOf("b"))
+			synctest.Wait()
+			checkNames(t, "index after changes", "c")(inf.ByIndex("value", "y"))
+			n := 0
+			for key, obj := range inf.All() {
+				if key.Name != obj.Name || key.Namespace != obj.Namespace {
+					t.Errorf("All yields %v under %v", obj, key)
 				}
-				src.Apply(object("c", "y"))
-				_, _ = src.Delete(keyOf("b"))
-				synctest.Wait()
-				checkNames(t, "index after changes", "c")(inf.ByIndex("value", "y"))
-				n := 0
-				for key, obj := range inf.All() {
-					if key.Name != obj.Name || key.Namespace != obj.Namespace {
-						t.Errorf("All yields %v under %v", obj, key)
-					}
-					n++
-				}
-				if n != 3 {
-					t.Errorf("All yields %d objects", n)
-				}
-				if _, exists, err := inf.Get(keyOf("b")); exists || err != nil {
-					t.Errorf("Get of a deleted object: %v, %v", exists, err)
-				}
-				src.Apply(object("c", "bad"))
-				synctest.Wait()
-				got := errs.Take()
-				var failed *informer.ObjectError
-				if len(got) != 1 || !errors.As(got[0], &failed) || failed.Op != "index" || failed.Key != "default/c" {
-					t.Errorf("an object that cannot be indexed is reported as %v", got)
-				}
-				checkNames(t, "not indexed any more", "")(inf.ByIndex("value", "y"))
-				checkNames(t, "stored all the same", "a c")(inf.List("default", nil))
-			})
+				n++
+			}
+			if n != 3 {
+				t.Errorf("All yields %d objects", n)
+			}
+			if _, exists, err := inf.Get(keyOf("b")); exists || err != nil {
+				t.Errorf("Get of a deleted object: %v, %v", exists, err)
+			}
+			src.Apply(object("c", "bad"))
+			synctest.Wait()
+			got := errs.Take()
+			var failed *informer.ObjectError
+			if len(got) != 1 || !errors.As(got[0], &failed) || failed.Op != "index" || failed.Key != "default/c" {
+				t.Errorf("an object that cannot be indexed is reported as %v", got)
+			}
+			checkNames(t, "not indexed any more", "")(inf.ByIndex("value", "y"))
+			checkNames(t, "stored all the same", "a c")(inf.List("default", nil))
 		})
 	}
 }
+
+// indexers have an index of the values. An object with the value "bad" cannot be indexed.
+var indexers = informer.Indexers[configMap]{"value": func(obj configMap) ([]string, error) {
+	if obj.Data["value"] == "bad" {
+		return nil, errors.New("cannot be indexed")
+	}
+	return []string{obj.Data["value"]}, nil
+}}
 
 func checkNames(t *testing.T, what, want string) func([]configMap, error) {
 	t.Helper()
@@ -351,26 +272,6 @@ func names(objs []configMap) string {
 	return strings.Join(sorted(all), " ")
 }
 
-func TestAStoreThatHoldsSomethingElseIsReported(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		store := cache.NewStore(cache.MetaNamespaceKeyFunc)
-		_ = store.Add(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "s"}})
-		var errs errorLog
-		inf := newInformer(t, informertest.NewSource(object("a", "1")), options{Store: store, ErrorHandler: errs.Handle})
-		informertest.Run(t, inf)
-		if _, err := inf.List("", nil); err == nil {
-			t.Error("a listing with an object of another type returns no error")
-		}
-		if _, _, err := inf.Get(keyOf("s")); err == nil {
-			t.Error("an object of another type returns no error")
-		}
-		got := errs.Take()
-		if len(got) != 1 || !strings.Contains(got[0].Error(), "Secret") {
-			t.Errorf("reported %v", got)
-		}
-	})
-}
-
 // doubled is a store that lists every object twice.
 type doubled struct{ *plainStore }
 
@@ -384,12 +285,9 @@ func TestAnObjectThatAStoreListsTwiceIsCountedOnce(t *testing.T) {
 		src := informertest.NewSource(object("a", "1"))
 		src.Fail("list", errDown, -1)
 		src.Fail("watch", errDown, -1)
-		var errs errorLog
-		inf := newInformer(t, src, options{Store: doubled{newPlainStore(object("a", "1"))}, ErrorHandler: errs.Handle})
+		inf := newInformer(t, src, options{Store: doubled{newPlainStore(object("a", "1"))}, ErrorHandler: ignore})
 		start(t, inf)
 		synctest.Wait()
-		if got := inf.Health().Objects; got != 1 {
-			t.Errorf("there are %d objects", got)
-		}
+		equal(t, "objects", inf.Health().Objects, 1)
 	})
 }

@@ -1,8 +1,14 @@
 package restart_test
 
 import (
+	"slices"
+	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/customcacheinformer/informer"
 	"github.com/customcacheinformer/informer/informertest"
 	"github.com/customcacheinformer/informer/internal/testkit"
 )
@@ -33,6 +39,12 @@ var (
 	checkStore    = testkit.CheckStore
 	checkView     = testkit.CheckView
 	eachQueue     = testkit.EachQueue
+	ignore        = testkit.Ignore
+	inBubble      = testkit.InBubble
+	must          = testkit.Must
+	noError       = testkit.NoError
+	equal         = testkit.Equal
+	errorSays     = testkit.ErrorSays
 	errDown       = testkit.ErrDown
 	keyOf         = testkit.KeyOf
 	newInformer   = testkit.NewInformer
@@ -48,3 +60,57 @@ var (
 	watched       = testkit.Watched
 	within        = testkit.Within
 )
+
+// objects returns an object with the value 1 for each name.
+func objects(names ...string) []configMap {
+	var objs []configMap
+	for _, name := range names {
+		objs = append(objs, object(name, "1"))
+	}
+	return objs
+}
+
+// lived returns a source with objects of these names, and the store that a process has filled from
+// it, as the next process finds it.
+func lived(t *testing.T, opts options, names ...string) (*source, *durable) {
+	t.Helper()
+	src, store := informertest.NewSource(objects(names...)...), informertest.NewDurable()
+	oneRun(t, src, store, opts)
+	return src, store.Reopen()
+}
+
+// begun starts an informer with one watcher, and does not wait until it has synced.
+func begun(t *testing.T, lw cache.ListerWatcher, opts options) (inf *ci, r *recorder, stop func()) {
+	t.Helper()
+	inf, r = newInformer(t, lw, opts), &recorder{}
+	addWatcher(t, inf, r, informer.WatcherOptions{})
+	return inf, r, start(t, inf)
+}
+
+// joined adds a watcher to inf.
+func joined(t *testing.T, inf *ci) *recorder {
+	t.Helper()
+	r := &recorder{}
+	addWatcher(t, inf, r, informer.WatcherOptions{})
+	return r
+}
+
+// checkTold fails the test unless want are the events of r. Those of an initial state come in no
+// order, so want has them sorted.
+func checkTold(t *testing.T, r *recorder, want ...string) {
+	t.Helper()
+	got := told(r)
+	for from, to := 0, 0; from < len(got); from = to {
+		for to = from; to < len(got) && kindOf(got[to]) == kindOf(got[from]); to++ {
+		}
+		if strings.HasPrefix(got[from], "initial ") {
+			slices.Sort(got[from:to])
+		}
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("events of the watcher (-want +got):\n%s", diff)
+	}
+}
+
+// kindOf returns an event, as told returns it, without its object.
+func kindOf(told string) string { return told[:strings.LastIndex(told, " ")] }

@@ -5,14 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"slices"
-	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/cache"
@@ -24,30 +21,25 @@ import (
 
 func TestDeletesThatNobodyHasHandledAreToldAtTheNextStart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		src := informertest.NewSource(object("a", "1"), object("b", "1"), object("c", "1"))
-		store := informertest.NewDurable()
+		src, store := informertest.NewSource(objects("a", "b", "c")...), informertest.NewDurable()
 		var errs errorLog
-		inf := newInformer(t, src, options{Durable: store, ErrorHandler: errs.Handle})
 		block := make(chan struct{})
-		slow := &recorder{Hook: func(ctx context.Context, e event) error {
+		slow := &recorder{Hook: func(_ context.Context, e event) error {
 			if e.Type == informer.EventDeleted {
 				<-block
 			}
 			return nil
 		}}
-		fast := &recorder{}
+		inf, _, stop := begun(t, src, options{Durable: store, ErrorHandler: errs.Handle})
 		addWatcher(t, inf, slow, informer.WatcherOptions{})
-		addWatcher(t, inf, fast, informer.WatcherOptions{})
-		stop := informertest.Run(t, inf)
+		synctest.Wait()
 		for _, name := range []string{"a", "b"} {
 			_, _ = src.Delete(keyOf(name))
 			synctest.Wait()
 		}
 		_, _ = src.Create(object("a", "2")) // another object of the same name
 		sleepBubble(time.Minute)
-		if got := inf.Health().Tombstones; got != 2 {
-			t.Errorf("Health has %d tombstones", got)
-		}
+		equal(t, "tombstones", inf.Health().Tombstones, 2)
 		checkKept(t, store, src.ResourceVersion(), "a", "b")
 		store.Crash()
 		close(block)
@@ -57,32 +49,18 @@ func TestDeletesThatNobodyHasHandledAreToldAtTheNextStart(t *testing.T) {
 		}
 
 		store = store.Reopen()
-		inf = newInformer(t, src, options{Durable: store})
-		founder, late := &recorder{}, &recorder{}
-		addWatcher(t, inf, founder, informer.WatcherOptions{})
-		stop = informertest.Run(t, inf)
+		inf, founder, stop := begun(t, src, options{Durable: store})
 		sleepBubble(30 * time.Second)
-		addWatcher(t, inf, late, informer.WatcherOptions{})
+		late := joined(t, inf)
 		sleepBubble(time.Minute)
-		later := &recorder{}
-		addWatcher(t, inf, later, informer.WatcherOptions{})
+		later := joined(t, inf)
 		synctest.Wait()
 		for _, r := range []*recorder{founder, late} {
-			got := told(r)
-			slices.Sort(got[:2])
-			slices.Sort(got[2:])
-			if diff := cmp.Diff([]string{"initial deleted a", "initial deleted b", "initial added a", "initial added c"}, got); diff != "" {
-				t.Errorf("events of the watcher (-want +got):\n%s", diff)
-			}
+			checkTold(t, r, "initial deleted a", "initial deleted b", "initial added a", "initial added c")
 			checkView(t, r, src)
 		}
-		checkView(t, later, src)
-		if len(later.Events()) != 2 {
-			t.Errorf("the watcher that joined later got %v", told(later))
-		}
-		if got := inf.Health().Tombstones; got != 0 {
-			t.Errorf("Health has %d tombstones", got)
-		}
+		checkTold(t, later, "initial added a", "initial added c")
+		equal(t, "tombstones", inf.Health().Tombstones, 0)
 		stop()
 		checkKept(t, store, src.ResourceVersion())
 	})
@@ -95,56 +73,48 @@ func TestTombstonesWaitForEveryRegisteredWatcher(t *testing.T) {
 		"retry":   {Retry: informer.Backoff(time.Minute, time.Minute, 10)},
 		"merging": {MaxBacklog: 1},
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				src := informertest.NewSource(object("a", "1"), object("b", "1"))
-				store := informertest.NewDurable()
-				var errs errorLog
-				inf := newInformer(t, src, options{Durable: store, ErrorHandler: errs.Handle})
-				var broken atomic.Bool
-				block := make(chan struct{})
-				w := &recorder{Hook: func(ctx context.Context, e event) error {
-					if broken.Load() && e.Type == informer.EventDeleted {
-						if opts.Retry != nil {
-							return errors.New("not yet")
-						}
-						<-block
+		inBubble(t, name, func(t *testing.T) {
+			src, store := informertest.NewSource(objects("a", "b")...), informertest.NewDurable()
+			var broken atomic.Bool
+			block := make(chan struct{})
+			w := &recorder{Hook: func(_ context.Context, e event) error {
+				if broken.Load() && e.Type == informer.EventDeleted {
+					if opts.Retry != nil {
+						return errors.New("not yet")
 					}
-					return nil
-				}}
-				reg := addWatcher(t, inf, w, opts)
-				other := addWatcher(t, inf, &recorder{}, informer.WatcherOptions{})
-				informertest.Run(t, inf)
-				broken.Store(true)
-				_, _ = src.Delete(keyOf("a"))
-				sleepBubble(10 * time.Second)
-				checkKept(t, store, src.ResourceVersion(), "a")
-				other.Remove()
-				sleepBubble(10 * time.Second)
-				checkKept(t, store, src.ResourceVersion(), "a")
-				broken.Store(false)
-				close(block)
-				sleepBubble(2 * time.Minute)
-				checkKept(t, store, src.ResourceVersion())
-				block = make(chan struct{})
-				broken.Store(true)
-				_, _ = src.Delete(keyOf("b"))
-				sleepBubble(10 * time.Second)
-				checkKept(t, store, src.ResourceVersion(), "b")
-				reg.Remove() // no watcher is left
-				sleepBubble(10 * time.Second)
-				checkKept(t, store, src.ResourceVersion(), "b")
-				heir := &recorder{}
-				addWatcher(t, inf, heir, opts)
-				sleepBubble(10 * time.Second)
-				if diff := cmp.Diff([]string{"initial deleted b"}, told(heir)); diff != "" {
-					t.Errorf("events of the next watcher (-want +got):\n%s", diff)
+					<-block
 				}
-				checkKept(t, store, src.ResourceVersion(), "b")
-				sleepBubble(time.Minute)
-				checkKept(t, store, src.ResourceVersion())
-				close(block)
-			})
+				return nil
+			}}
+			inf := newInformer(t, src, options{Durable: store, ErrorHandler: ignore})
+			reg := addWatcher(t, inf, w, opts)
+			other := addWatcher(t, inf, &recorder{}, informer.WatcherOptions{})
+			informertest.Run(t, inf)
+			keptAfter := func(d time.Duration, names ...string) {
+				t.Helper()
+				sleepBubble(d)
+				checkKept(t, store, src.ResourceVersion(), names...)
+			}
+			broken.Store(true)
+			_, _ = src.Delete(keyOf("a"))
+			keptAfter(10*time.Second, "a")
+			other.Remove()
+			keptAfter(10*time.Second, "a")
+			broken.Store(false)
+			close(block)
+			keptAfter(2 * time.Minute)
+			block = make(chan struct{})
+			broken.Store(true)
+			_, _ = src.Delete(keyOf("b"))
+			keptAfter(10*time.Second, "b")
+			reg.Remove() // no watcher is left
+			keptAfter(10*time.Second, "b")
+			heir := &recorder{}
+			addWatcher(t, inf, heir, opts)
+			keptAfter(10*time.Second, "b")
+			checkTold(t, heir, "initial deleted b")
+			keptAfter(time.Minute)
+			close(block)
 		})
 	}
 }
@@ -152,11 +122,8 @@ func TestTombstonesWaitForEveryRegisteredWatcher(t *testing.T) {
 // The handlers register after the informer has synced, as controllers do in a manager.
 func TestWhatNobodyWasToldIsToldToWhoeverRegistersFirst(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		src := informertest.NewSource(object("a", "1"), object("b", "1"), object("c", "1"))
-		store := informertest.NewDurable()
-		oneRun(t, src, store, options{})
+		src, store := lived(t, options{}, "a", "b", "c")
 		_, _ = src.Delete(keyOf("a"))
-		store = store.Reopen()
 		stop := informertest.Run(t, newInformer(t, src, options{Durable: store}))
 		sleepBubble(time.Hour)
 		stop()
@@ -183,18 +150,14 @@ func TestWhatNobodyWasToldIsToldToWhoeverRegistersFirst(t *testing.T) {
 					note("delete", obj)
 				},
 			})
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			sleepBubble(20 * time.Second)
 		}
 		_, _ = src.Delete(keyOf("c"))
 		sleepBubble(time.Minute)
 		for _, got := range handlers {
-			slices.Sort(got[:2])
-			if diff := cmp.Diff([]string{"tombstone a@1001", "tombstone b@1002", "add, initial true: c@1003", "delete c@1006"}, got); diff != "" {
-				t.Errorf("events of a handler (-want +got):\n%s", diff)
-			}
+			equal(t, "tombstones", sorted(got[:2]), "[tombstone a@1001 tombstone b@1002]")
+			equal(t, "events after them", got[2:], "[add, initial true: c@1003 delete c@1006]")
 		}
 		stop()
 		checkKept(t, store, src.ResourceVersion())
@@ -203,49 +166,18 @@ func TestWhatNobodyWasToldIsToldToWhoeverRegistersFirst(t *testing.T) {
 
 func TestAStopSoonAfterTheStartForgetsNothingOfBefore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		src := informertest.NewSource(object("a", "1"), object("b", "1"))
-		store := informertest.NewDurable()
-		oneRun(t, src, store, options{})
+		src, store := lived(t, options{}, "a", "b")
 		_, _ = src.Delete(keyOf("a"))
-		store = store.Reopen()
 		stop := informertest.Run(t, newInformer(t, src, options{Durable: store}))
 		synctest.Wait()
 		stop()
 		store = store.Reopen()
-		inf := newInformer(t, src, options{Durable: store})
-		addWatcher(t, inf, &recorder{}, informer.WatcherOptions{})
-		stop = informertest.Run(t, inf)
+		_, _, stop = begun(t, src, options{Durable: store})
+		synctest.Wait()
 		_, _ = src.Delete(keyOf("b"))
 		synctest.Wait()
 		stop()
-		checkKept(t, store, src.ResourceVersion(), "a") // kept: more watchers may register
-	})
-}
-
-func TestACleanStopForgetsWhatWasHandled(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		src := informertest.NewSource(object("a", "1"))
-		store := informertest.NewDurable()
-		inf := newInformer(t, src, options{Durable: store})
-		addWatcher(t, inf, &recorder{}, informer.WatcherOptions{})
-		stop := informertest.Run(t, inf)
-		_, _ = src.Delete(keyOf("a"))
-		synctest.Wait()
-		stop()
-		checkKept(t, store, src.ResourceVersion())
-	})
-}
-
-func TestWithoutAWatcherNoTombstoneIsForgotten(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		src := informertest.NewSource(object("a", "1"))
-		store := informertest.NewDurable()
-		inf := newInformer(t, src, options{Durable: store})
-		stop := informertest.Run(t, inf)
-		_, _ = src.Delete(keyOf("a"))
-		sleepBubble(time.Minute)
-		stop()
-		checkKept(t, store, src.ResourceVersion(), "a")
+		checkKept(t, store, src.ResourceVersion(), "a") // kept: more watchers may register. That of b was handled
 	})
 }
 
@@ -253,32 +185,22 @@ func TestWithoutAWatcherNoTombstoneIsForgotten(t *testing.T) {
 // again.
 func TestATombstoneOfBeforeIsInheritedThoughTheObjectWasDeletedAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		src := informertest.NewSource(object("a", "1"))
+		src, store := lived(t, options{}, "a")
 		backup := src.ResourceVersion()
-		store := informertest.NewDurable()
-		oneRun(t, src, store, options{})
 		_, _ = src.Delete(keyOf("a"))
 		stop := informertest.Run(t, newInformer(t, src, options{Durable: store}))
 		synctest.Wait()
 		stop()
 		checkKept(t, store, src.ResourceVersion(), "a")
 
-		if err := src.Restore(backup); err != nil {
-			t.Fatal(err)
-		}
+		must(t, src.Restore(backup))
 		store = store.Reopen()
-		var errs errorLog
-		inf := newInformer(t, src, options{Durable: store, ErrorHandler: errs.Handle})
-		addWatcher(t, inf, &recorder{}, informer.WatcherOptions{})
-		informertest.Run(t, inf)
+		inf, _ := watched(t, src, options{Durable: store, ErrorHandler: ignore})
 		_, _ = src.Delete(keyOf("a"))
 		sleepBubble(30 * time.Second)
-		heir := &recorder{}
-		addWatcher(t, inf, heir, informer.WatcherOptions{})
+		heir := joined(t, inf)
 		synctest.Wait()
-		if diff := cmp.Diff([]string{"initial deleted a"}, told(heir)); diff != "" {
-			t.Errorf("events of the next watcher (-want +got):\n%s", diff)
-		}
+		checkTold(t, heir, "initial deleted a")
 		sleepBubble(2 * time.Minute)
 		checkKept(t, store, src.ResourceVersion())
 	})
@@ -291,24 +213,15 @@ func TestATombstoneOfAnotherTypeIsReportedAndTheOthersAreTold(t *testing.T) {
 		gone := object("gone", "1")
 		gone.UID = "g"
 		for _, obj := range []informer.AnyObject{secret, gone} {
-			if err := store.Apply(t.Context(), []informer.Change{testkit.Burying(obj)}, ""); err != nil {
-				t.Fatal(err)
-			}
+			must(t, store.Apply(t.Context(), []informer.Change{testkit.Burying(obj)}, ""))
 		}
 		var errs errorLog
-		inf := newInformer(t, src, options{Durable: store, ErrorHandler: errs.Handle})
-		w := &recorder{}
-		addWatcher(t, inf, w, informer.WatcherOptions{})
-		informertest.Run(t, inf)
+		inf, r := watched(t, src, options{Durable: store, ErrorHandler: errs.Handle})
 		synctest.Wait()
-		if got := errs.Take(); len(got) != 1 || !strings.Contains(got[0].Error(), "a tombstone: *v1.Secret") {
-			t.Errorf("reported %v", got)
-		}
-		for _, e := range w.Events() {
-			if e.Key().Name == "secret" {
-				t.Errorf("the watcher got a %v event of an object that is no config map", e.Type)
-			}
-		}
+		got := errs.Take()
+		equal(t, "reports", len(got), 1)
+		errorSays(t, errors.Join(got...), "a tombstone: *v1.Secret")
+		checkTold(t, r, "initial deleted gone", "initial added a")
 		if got := inf.Health().Tombstones; got > 1 {
 			t.Errorf("Health counts %d tombstones that wait for watchers", got)
 		}

@@ -2,6 +2,7 @@ package restart_test
 
 import (
 	"context"
+	"errors"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -9,10 +10,6 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/client-go/tools/cache"
-
-	"github.com/customcacheinformer/informer"
-	"github.com/customcacheinformer/informer/informertest"
 )
 
 type oddProbe struct {
@@ -27,29 +24,16 @@ func (o *oddProbe) ListWithContext(ctx context.Context, opts metav1.ListOptions)
 	return o.source.ListWithContext(ctx, opts)
 }
 
-// restarted returns an informer over a store that an earlier informer has filled from src.
-func restarted(t *testing.T, src *source, lw cache.ListerWatcher, opts options) (*ci, *recorder) {
-	t.Helper()
-	store := informertest.NewDurable()
-	oneRun(t, src, store, options{})
-	opts.Durable = store.Reopen()
-	inf, r := newInformer(t, lw, opts), &recorder{}
-	addWatcher(t, inf, r, informer.WatcherOptions{})
-	return inf, r
-}
-
 func TestAProbeThatIsAnsweredWithNoListIsReportedAndFollowedByAList(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		src := informertest.NewSource(object("a", "1"))
-		lw := &oddProbe{source: src, answer: object("no list", "1")}
-		var errs errorLog
-		inf, r := restarted(t, src, lw, options{ErrorHandler: errs.Handle})
+		src, store := lived(t, options{}, "a")
 		n := len(src.Requests())
-		start(t, inf)
+		var errs errorLog
+		inf, r, _ := begun(t, &oddProbe{src, object("no list", "1")}, options{Durable: store, ErrorHandler: errs.Handle})
 		sleepBubble(time.Minute)
-		if got := errs.Take(); len(got) != 1 || !strings.Contains(got[0].Error(), "*v1.ConfigMap is no list") {
-			t.Errorf("reported: %v", got)
-		}
+		got := errs.Take()
+		equal(t, "reports", len(got), 1)
+		errorSays(t, errors.Join(got...), "*v1.ConfigMap is no list")
 		if got := asked(src, n); !inf.HasSynced() || !strings.HasPrefix(got, "list, watch from") {
 			t.Errorf("synced: %v, the source was asked for: %s", inf.HasSynced(), got)
 		}
@@ -59,16 +43,13 @@ func TestAProbeThatIsAnsweredWithNoListIsReportedAndFollowedByAList(t *testing.T
 
 func TestABookmarkThatCannotBeComparedIsNotResumedFrom(t *testing.T) {
 	bothWays(t, func(t *testing.T, opts options, _ string) {
-		src := informertest.NewSource(object("a", "1"))
-		lw := &oddProbe{source: src, answer: &metav1.List{ListMeta: metav1.ListMeta{ResourceVersion: "v1"}}}
-		inf, r := restarted(t, src, lw, opts)
+		src, store := lived(t, options{}, "a")
 		n := len(src.Requests())
 		src.Apply(object("b", "1"))
-		informertest.Run(t, inf)
+		opts.Durable = store
+		_, r := watched(t, &oddProbe{src, &metav1.List{ListMeta: metav1.ListMeta{ResourceVersion: "v1"}}}, opts)
 		synctest.Wait()
-		if got, want := asked(src, n), "list, watch from "+src.ResourceVersion(); got != want {
-			t.Errorf("the source was asked for: %s\nwant: %s", got, want)
-		}
+		equal(t, "asked", asked(src, n), "list, watch from "+src.ResourceVersion())
 		checkView(t, r, src)
 	})
 }
