@@ -16,19 +16,11 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
-	"k8s.io/client-go/tools/cache"
 
 	"github.com/customcacheinformer/informer"
 	"github.com/customcacheinformer/informer/informertest"
 	"github.com/customcacheinformer/informer/internal/testkit"
 )
-
-func check(t *testing.T, what string, got, want any) {
-	t.Helper()
-	if fmt.Sprint(got) != fmt.Sprint(want) {
-		t.Errorf("%s: %v, want %v", what, got, want)
-	}
-}
 
 func TestClustersComeAndGo(t *testing.T) {
 	each(t, func(t *testing.T, opts options) {
@@ -38,20 +30,18 @@ func TestClustersComeAndGo(t *testing.T) {
 		w.engage("east", testkit.Object("x", "1"), testkit.Object("y", "1"))
 		w.engage("gone", testkit.Object("x", "1"))
 		<-w.disengage("gone", informer.LeaveDeleted) // before Run
-		testkit.Start(t, w.CustomCacheInformer)
-		time.Sleep(time.Second)
-		w.check([]string{"east"}, v, crew)
+		w.start(0)
+		w.checkAfter(time.Second, []string{"east"}, v, crew)
 		v.take()
 
 		w.engage("west", testkit.Object("x", "1"), testkit.Object("z", "2"))
 		w.cluster("east").Apply(testkit.Object("x", "2"))
-		time.Sleep(time.Second)
-		w.check([]string{"east", "west"}, v, crew)
-		check(t, "events", v.take(), []string{"initial added west|x", "initial added west|z", "watch updated east|x"})
-		for cluster, want := range map[string]int{"east": 1, "west": 1} {
+		w.checkAfter(time.Second, []string{"east", "west"}, v, crew)
+		equal(t, "events", v.take(), []string{"initial added west|x", "initial added west|z", "watch updated east|x"})
+		for _, cluster := range []string{"east", "west"} {
 			objs, err := w.In(cluster).ByIndex("value", "2")
-			if len(objs) != want || err != nil {
-				t.Errorf("%s has %d objects with the value 2, want %d (%v)", cluster, len(objs), want, err)
+			if len(objs) != 1 || err != nil {
+				t.Errorf("%s has %d objects with the value 2, want 1 (%v)", cluster, len(objs), err)
 			}
 			objs, err = w.In(cluster).List("default", nil)
 			if len(objs) != 2 || err != nil {
@@ -62,7 +52,7 @@ func TestClustersComeAndGo(t *testing.T) {
 			t.Errorf("all: %d objects with the value 2 (%v)", len(objs), err)
 		}
 		if s, err := w.Snapshot(); opts.Durable != nil {
-			refuses(t, err, "only the informer's own store has snapshots")
+			errorSays(t, err, "only the informer's own store has snapshots")
 		} else if err != nil {
 			t.Fatal(err)
 		} else if _, exists, err := s.In("west").Get(key("z")); !exists || err != nil {
@@ -71,14 +61,12 @@ func TestClustersComeAndGo(t *testing.T) {
 			t.Errorf("the snapshot of east has z: %v", err)
 		}
 		late := w.watch(informer.WatcherOptions{Name: "late"})
-		time.Sleep(time.Second)
-		w.check([]string{"east", "west"}, v, crew, late)
+		w.checkAfter(time.Second, []string{"east", "west"}, v, crew, late)
 
 		left := w.disengage("west", informer.LeaveDeleted)
 		<-left
-		synctest.Wait()
 		w.check([]string{"east"}, v, crew, late)
-		check(t, "deletes", v.take(), []string{"left deleted west|x", "left deleted west|z"})
+		equal(t, "deletes", v.take(), []string{"left deleted west|x", "left deleted west|z"})
 		if !w.SyncedIn("east") || w.SyncedIn("west") {
 			t.Error("SyncedIn")
 		}
@@ -98,27 +86,22 @@ func TestClustersComeAndGo(t *testing.T) {
 		<-w.disengage("east", informer.LeaveSilently)
 		synctest.Wait()
 		for _, watcher := range []*views{v, crew, late} {
-			check(t, "events of the leave", watcher.take(), []string{})
+			equal(t, "events of the leave", watcher.take(), []string{})
 			watcher.forget("east")
 		}
 		w.check([]string{"west"}, v, crew, late)
 		_, _ = w.cluster("east").Delete(key("x"))
 		w.engage("east")
-		time.Sleep(time.Second)
-		w.check([]string{"east", "west"}, v, crew, late)
-		check(t, "events", v.take(), []string{"initial added east|y"})
+		w.checkAfter(time.Second, []string{"east", "west"}, v, crew, late)
+		equal(t, "events", v.take(), []string{"initial added east|y"})
 		// Versions of several clusters cannot be compared.
-		if got := w.ResourceVersion(); got != "" {
-			t.Errorf("the version of all clusters is %q", got)
-		}
-		if err := w.WaitForVersionIn(testkit.Within(t, time.Second), "east", w.cluster("east").ResourceVersion()); err != nil {
-			t.Error(err)
-		}
+		equal(t, "version of all", w.ResourceVersion(), "")
+		noError(t, w.WaitForVersionIn(testkit.Within(t, time.Second), "east", w.cluster("east").ResourceVersion()))
 		var versions []string
 		for _, at := range w.Versions() {
 			versions = append(versions, at.Cluster+" "+at.ResourceVersion)
 		}
-		check(t, "versions", versions, []string{"west " + w.cluster("west").ResourceVersion(), "east " + w.cluster("east").ResourceVersion()})
+		equal(t, "versions", versions, []string{"west " + w.cluster("west").ResourceVersion(), "east " + w.cluster("east").ResourceVersion()})
 	})
 }
 
@@ -137,14 +120,11 @@ func TestADeadClusterHoldsUpNoOther(t *testing.T) {
 		w.cluster("hangs").SetFaults(informertest.Faults{HoldLists: true, Mute: true})
 		w.engage("hangs")
 		w.engage("refuses")
-		testkit.Start(t, w.CustomCacheInformer)
-		time.Sleep(29 * time.Second)
+		w.start(29 * time.Second)
 		if w.HasSynced() {
 			t.Error("it has not waited for 30 s")
 		}
-		if err := w.WaitForSyncIn(t.Context(), "well"); err != nil {
-			t.Error(err)
-		}
+		noError(t, w.WaitForSyncIn(t.Context(), "well"))
 		time.Sleep(2 * time.Second)
 		if !w.HasSynced() || w.Health().Ready() != nil {
 			t.Errorf("it still waits: %v", w.Health().Ready())
@@ -154,7 +134,7 @@ func TestADeadClusterHoldsUpNoOther(t *testing.T) {
 		for _, c := range h.Clusters {
 			synced = append(synced, fmt.Sprintf("%s %t %t", c.Cluster, c.Synced, c.SourceFailures > 0))
 		}
-		check(t, "health", synced, []string{"well true false", "hangs false false", "refuses false true"})
+		equal(t, "health", synced, []string{"well true false", "hangs false false", "refuses false true"})
 		err := w.WaitForSyncIn(testkit.Within(t, time.Second), "refuses")
 		var late *informer.SyncError
 		if !errors.As(err, &late) || !strings.Contains(err.Error(), "forbidden") || !strings.Contains(err.Error(), "cluster refuses") {
@@ -163,8 +143,7 @@ func TestADeadClusterHoldsUpNoOther(t *testing.T) {
 		w.cluster("well").Apply(testkit.Object("x", "2"))
 		w.cluster("refuses").Heal()
 		w.cluster("hangs").SetFaults(informertest.Faults{})
-		time.Sleep(5 * time.Minute)
-		w.check([]string{"well", "hangs", "refuses"}, v)
+		w.checkAfter(5*time.Minute, []string{"well", "hangs", "refuses"}, v)
 	})
 }
 
@@ -185,43 +164,31 @@ func TestTheWaitForTheFirstLists(t *testing.T) {
 		"one that is stored only":    {clusters: []string{"a"}, stored: true, synced: 10 * time.Minute},
 		"nothing else is waited for": {well: true, clusters: []string{"a", "b", "c"}, synced: 30 * time.Second},
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				opts := options{WatchList: informer.WatchListOff, ErrorHandler: testkit.Ignore}
-				if c.stored {
-					store := informertest.NewDurable()
-					if err := store.Apply(t.Context(), nil, `{"old":{"version":"1","uid":"u"}}`); err != nil {
-						t.Fatal(err)
-					}
-					opts.Durable = store
-				}
-				inf, err := informer.NewOverClusters(opts, informer.ClusterOptions{SyncWait: c.wait})
-				if err != nil {
-					t.Fatal(err)
-				}
-				w := &world{inf, t, map[string]*source{}}
+		inBubble(t, name, func(t *testing.T) {
+			opts := options{WatchList: informer.WatchListOff, ErrorHandler: testkit.Ignore}
+			if c.stored {
+				store := informertest.NewDurable()
+				must(t, store.Apply(t.Context(), nil, `{"old":{"version":"1","uid":"u"}}`))
+				opts.Durable = store
+			}
+			w := newWorldWith(t, opts, informer.ClusterOptions{SyncWait: c.wait})
+			for _, name := range c.clusters {
+				w.cluster(name).SetFaults(informertest.Faults{HoldLists: true})
+				w.engage(name)
+			}
+			if c.well {
+				w.engage("well", testkit.Object("x", "1"))
+			}
+			w.start(0)
+			begun := time.Now()
+			healed := time.AfterFunc(10*time.Minute, func() {
 				for _, name := range c.clusters {
-					w.cluster(name).SetFaults(informertest.Faults{HoldLists: true})
-					w.engage(name)
-				}
-				if c.well {
-					w.engage("well", testkit.Object("x", "1"))
-				}
-				testkit.Start(t, inf.CustomCacheInformer)
-				begun := time.Now()
-				healed := time.AfterFunc(10*time.Minute, func() {
-					for _, name := range c.clusters {
-						w.cluster(name).SetFaults(informertest.Faults{})
-					}
-				})
-				defer healed.Stop()
-				if err := inf.WaitForSync(t.Context()); err != nil {
-					t.Error(err)
-				}
-				if took := time.Since(begun); took != c.synced {
-					t.Errorf("it has synced after %v, want %v", took, c.synced)
+					w.cluster(name).SetFaults(informertest.Faults{})
 				}
 			})
+			defer healed.Stop()
+			noError(t, w.WaitForSync(t.Context()))
+			equal(t, "synced after", time.Since(begun), c.synced)
 		})
 	}
 }
@@ -242,44 +209,34 @@ func TestNewCredentialsOfACluster(t *testing.T) {
 		w := newWorld(t, opts)
 		v := w.watch(informer.WatcherOptions{})
 		east := w.cluster("east", testkit.Object("x", "1"))
-		wire := func() *credentials { return &credentials{Source: east} }
+		wire := func() *credentials { return &credentials{source: east} }
 		first := wire()
-		if err := w.Engage("east", informer.ClusterSource{Source: first, UID: "1"}); err != nil {
-			t.Fatal(err)
-		}
-		replace := func(to cache.ListerWatcher) {
-			t.Helper()
-			if err := w.Replace("east", informer.ClusterSource{Source: to, UID: "1"}); err != nil {
-				t.Fatal(err)
-			}
-		}
-		replace(first) // before Run
-		testkit.Start(t, w.CustomCacheInformer)
-		time.Sleep(time.Second)
-		w.check([]string{"east"}, v)
+		must(t, w.Engage("east", informer.ClusterSource{Source: first, UID: "1"}))
+		must(t, w.Replace("east", informer.ClusterSource{Source: first, UID: "1"})) // before Run
+		w.start(0)
+		w.checkAfter(time.Second, []string{"east"}, v)
 		v.take()
 
 		before := lists(east)
 		for n := range 5 { // the old ones work still, or have been refused for some time
 			if n > 2 {
-				first.revoke()
+				first.revoked.Store(true)
 				east.Disconnect()
 				time.Sleep(time.Hour)
 			}
 			east.Apply(testkit.Object("x", fmt.Sprint("a", n)))
 			second := wire()
-			replace(second)
+			must(t, w.Replace("east", informer.ClusterSource{Source: second, UID: "1"}))
 			synctest.Wait()
-			first.revoke()
+			first.revoked.Store(true)
 			east.Disconnect()
 			time.Sleep(time.Second)
 			east.Apply(testkit.Object("x", fmt.Sprint("b", n)))
-			time.Sleep(time.Second)
-			w.check([]string{"east"}, v)
+			w.checkAfter(time.Second, []string{"east"}, v)
 			first = second
 		}
-		check(t, "lists", lists(east), before)
-		check(t, "events", len(v.take()), 10)
+		equal(t, "lists", lists(east), before)
+		equal(t, "events", len(v.take()), 10)
 		if got := w.Health().Clusters; len(got) != 1 || got[0].SourceFailures != 0 || !got[0].Watching {
 			t.Errorf("%+v", got)
 		}
@@ -287,21 +244,15 @@ func TestNewCredentialsOfACluster(t *testing.T) {
 		// Another cluster takes the place of the old one, or one that may be another.
 		for _, uid := range []types.UID{"2", ""} {
 			other := informertest.NewSource(testkit.Object("x", "1"), testkit.Object("y", "1"))
-			if err := w.Replace("east", informer.ClusterSource{Source: other, UID: uid}); err != nil {
-				t.Fatal(err)
-			}
+			must(t, w.Replace("east", informer.ClusterSource{Source: other, UID: uid}))
 			w.sources["east"] = other
-			time.Sleep(time.Second)
-			w.check([]string{"east"}, v)
+			w.checkAfter(time.Second, []string{"east"}, v)
 			told := v.take()
-			check(t, "events with UID "+string(uid), told[:2], []string{"initial added east|x", "initial added east|y"})
-			check(t, "delete with UID "+string(uid), slices.Contains(told, "left deleted east|x"), true)
-			if err := w.Replace("east", informer.ClusterSource{Source: east}); err != nil {
-				t.Fatal(err)
-			}
+			equal(t, "events with UID "+string(uid), told[:2], []string{"initial added east|x", "initial added east|y"})
+			equal(t, "delete with UID "+string(uid), slices.Contains(told, "left deleted east|x"), true)
+			must(t, w.Replace("east", informer.ClusterSource{Source: east}))
 			w.sources["east"] = east
-			time.Sleep(time.Second)
-			w.check([]string{"east"}, v)
+			w.checkAfter(time.Second, []string{"east"}, v)
 			v.take()
 		}
 	})
@@ -317,25 +268,19 @@ func TestNewCredentialsInTheMiddleOfAList(t *testing.T) {
 		opts.Transform = func(obj configMap) (configMap, error) {
 			if turns++; turns == 3 || turns == 9 {
 				_, _ = east.Delete(key("u"))
-				if err := w.Replace("east", informer.ClusterSource{Source: &credentials{Source: east}, UID: "1"}); err != nil {
-					t.Error(err)
-				}
+				noError(t, w.Replace("east", informer.ClusterSource{Source: &credentials{source: east}, UID: "1"}))
 			}
 			return obj, nil
 		}
 		w = newWorld(t, opts)
 		v := w.watch(informer.WatcherOptions{})
 		w.sources["east"] = east
-		if err := w.Engage("east", informer.ClusterSource{Source: east, UID: "1"}); err != nil {
-			t.Fatal(err)
-		}
-		testkit.Start(t, w.CustomCacheInformer)
-		time.Sleep(time.Minute)
-		w.check([]string{"east"}, v)
+		must(t, w.Engage("east", informer.ClusterSource{Source: east, UID: "1"}))
+		w.start(0)
+		w.checkAfter(time.Minute, []string{"east"}, v)
 		east.Apply(testkit.Object("u", "2"))
 		east.Expire() // the next list is the second one
-		time.Sleep(time.Minute)
-		w.check([]string{"east"}, v)
+		w.checkAfter(time.Minute, []string{"east"}, v)
 	})
 }
 
@@ -350,21 +295,16 @@ func TestNewCredentialsDoNotLeadBack(t *testing.T) {
 			if obj.Name == "v" && obj.Data["value"] == "3" && !again {
 				again = true
 				time.Sleep(time.Second) // the objects before it are told
-				if err := w.Replace("east", informer.ClusterSource{Source: &credentials{Source: east}, UID: "1"}); err != nil {
-					t.Error(err)
-				}
+				noError(t, w.Replace("east", informer.ClusterSource{Source: &credentials{source: east}, UID: "1"}))
 			}
 			return obj, nil
 		}
 		w = newWorld(t, opts)
 		v := w.watch(informer.WatcherOptions{})
 		w.sources["east"] = east
-		first := &credentials{Source: east}
-		if err := w.Engage("east", informer.ClusterSource{Source: first, UID: "1"}); err != nil {
-			t.Fatal(err)
-		}
-		testkit.Start(t, w.CustomCacheInformer)
-		time.Sleep(time.Second)
+		first := &credentials{source: east}
+		must(t, w.Engage("east", informer.ClusterSource{Source: first, UID: "1"}))
+		w.start(time.Second)
 		east.SetFaults(informertest.Faults{Mute: true})
 		for _, value := range []string{"2", "3"} {
 			for _, name := range []string{"u", "v", "w"} {
@@ -374,8 +314,7 @@ func TestNewCredentialsDoNotLeadBack(t *testing.T) {
 		first.expired.Store(true) // one of the API servers does not know the history
 		east.Disconnect()
 		east.SetFaults(informertest.Faults{})
-		time.Sleep(time.Minute)
-		w.check([]string{"east"}, v)
+		w.checkAfter(time.Minute, []string{"east"}, v)
 		if !again {
 			t.Error("there was no second list")
 		}
@@ -401,25 +340,19 @@ func TestNewCredentialsDoNotMakeAStateExact(t *testing.T) {
 		}})
 		east := w.cluster("east", testkit.Object("x", "1"))
 		from := informer.ClusterSource{Source: east, UID: "1"}
-		if err := w.Engage("east", from); err != nil {
-			t.Fatal(err)
-		}
-		testkit.Start(t, w.CustomCacheInformer)
+		must(t, w.Engage("east", from))
+		w.start(0)
 		version := func() string {
 			time.Sleep(time.Second)
 			s, err := w.Snapshot()
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			return fmt.Sprint(s.Versions())
 		}
-		check(t, "version", version(), "["+east.ResourceVersion()+"]")
+		equal(t, "version", version(), "["+east.ResourceVersion()+"]")
 		east.Apply(testkit.Object("x", "bad"))
-		check(t, "version with a bad object", version(), "[]")
-		if err := w.Replace("east", from); err != nil {
-			t.Fatal(err)
-		}
-		check(t, "version with new credentials", version(), "[]")
+		equal(t, "version with a bad object", version(), "[]")
+		must(t, w.Replace("east", from))
+		equal(t, "version with new credentials", version(), "[]")
 	})
 }
 
@@ -437,7 +370,7 @@ func TestSelectKnowsTheCluster(t *testing.T) {
 			return nil
 		}), func(obj configMap) bool { return obj.Data["value"] == "1" })
 		testkit.AddWatcher(t, w.CustomCacheInformer, s, informer.WatcherOptions{Retry: informer.Backoff(time.Minute, time.Minute, 0)})
-		testkit.Start(t, w.CustomCacheInformer)
+		w.start(0)
 		w.engage("east", testkit.Object("x", "1"))
 		time.Sleep(time.Second)
 		synctest.Wait()
@@ -445,24 +378,22 @@ func TestSelectKnowsTheCluster(t *testing.T) {
 		w.cluster("east").Apply(testkit.Object("x", "2"))
 		time.Sleep(time.Hour)
 		synctest.Wait()
-		check(t, "events", told, []string{"added east", "deleted east"})
+		equal(t, "events", told, []string{"added east", "deleted east"})
 	})
 }
 
 // credentials are one way to reach a source, which may be refused.
 type credentials struct {
-	Source  *source
+	*source
 	revoked atomic.Bool
 	expired atomic.Bool // the next watch is
 }
-
-func (c *credentials) revoke() { c.revoked.Store(true) }
 
 func (c *credentials) ListWithContext(ctx context.Context, opts metav1.ListOptions) (list runtime.Object, err error) {
 	if c.revoked.Load() {
 		return nil, apierrors.NewUnauthorized("revoked")
 	}
-	return c.Source.ListWithContext(ctx, opts)
+	return c.source.ListWithContext(ctx, opts)
 }
 
 func (c *credentials) WatchWithContext(ctx context.Context, opts metav1.ListOptions) (watch.Interface, error) {
@@ -472,13 +403,5 @@ func (c *credentials) WatchWithContext(ctx context.Context, opts metav1.ListOpti
 	case c.expired.Swap(false):
 		return nil, apierrors.NewResourceExpired("too old")
 	}
-	return c.Source.WatchWithContext(ctx, opts)
-}
-
-func (c *credentials) List(opts metav1.ListOptions) (runtime.Object, error) {
-	return c.ListWithContext(context.Background(), opts)
-}
-
-func (c *credentials) Watch(opts metav1.ListOptions) (watch.Interface, error) {
-	return c.WatchWithContext(context.Background(), opts)
+	return c.source.WatchWithContext(ctx, opts)
 }

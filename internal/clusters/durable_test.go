@@ -22,150 +22,128 @@ import (
 	"github.com/customcacheinformer/informer/internal/testkit"
 )
 
-// over returns a world with the same clusters over a store.
-func (w *world) over(t *testing.T, store *testkit.Durable) *world {
-	t.Helper()
-	next := newWorld(t, options{Durable: store, WatchList: informer.WatchListOff, ErrorHandler: testkit.Ignore})
-	next.sources = w.sources
-	return next
-}
-
-func (w *world) engageAs(name string, uid types.UID) {
-	w.t.Helper()
-	if err := w.Engage(name, informer.ClusterSource{Source: w.cluster(name), UID: uid}); err != nil {
-		w.t.Fatal(err)
-	}
-}
-
 // A restart keeps the clusters that the store has, also before something engages them. One that is the same goes on without a
 // list, and misses no delete. Another one under the name is compared with a list, and so is one that may be another.
 func TestARestartOverClusters(t *testing.T) {
 	for _, when := range []string{"before Run", "while the store is read", "later"} {
-		t.Run(when, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				store := informertest.NewDurable()
-				w := newWorld(t, options{Durable: store, WatchList: informer.WatchListOff})
-				all := []string{"same", "other", "unknown", "unnamed", "back", "away", "gone"}
-				for _, name := range all {
-					w.cluster(name, testkit.Object("x", "1"), testkit.Object("y", "1"))
-					w.engageAs(name, types.UID(strings.TrimPrefix(name, "unnamed")))
-				}
-				stop := testkit.Start(t, w.CustomCacheInformer)
-				time.Sleep(time.Minute)
-				stop()
+		inBubble(t, when, func(t *testing.T) {
+			w := overStore(t, informertest.NewDurable())
+			all := []string{"same", "other", "unknown", "unnamed", "back", "away", "gone"}
+			for _, name := range all {
+				w.cluster(name, testkit.Object("x", "1"), testkit.Object("y", "1"))
+				w.engageAs(name, types.UID(strings.TrimPrefix(name, "unnamed")))
+			}
+			w.start(time.Minute)
+			w.stop()
 
-				store = store.Reopen()
-				w = w.over(t, store)
-				_, _ = w.sources["same"].Delete(key("y"))
-				_, _ = w.sources["unknown"].Delete(key("x"))
-				_, _ = w.sources["unnamed"].Delete(key("x"))
-				_, _ = w.sources["back"].Delete(key("x"))
-				w.sources["other"] = informertest.NewSource(testkit.Object("x", "2")) // with the UID and the version of the first x
-				for n := range 10 {
-					w.sources["other"].Apply(testkit.Object("z", fmt.Sprint(n)))
+			w = w.next()
+			_, _ = w.sources["same"].Delete(key("y"))
+			_, _ = w.sources["unknown"].Delete(key("x"))
+			_, _ = w.sources["unnamed"].Delete(key("x"))
+			_, _ = w.sources["back"].Delete(key("x"))
+			w.sources["other"] = informertest.NewSource(testkit.Object("x", "2")) // with the UID and the version of the first x
+			for n := range 10 {
+				w.sources["other"].Apply(testkit.Object("z", fmt.Sprint(n)))
+			}
+			before := map[string]int{}
+			for name, s := range w.sources {
+				before[name] = lists(s)
+			}
+			v := w.watch(informer.WatcherOptions{})
+			engage := func() {
+				w.engageAs("same", "same")
+				w.engageAs("other", "another")
+				w.engageAs("unknown", "")
+				w.engageAs("unnamed", "")
+				w.engageAs("back", "back")
+			}
+			switch when {
+			case "before Run":
+				engage()
+				must(t, w.DisengageStored(informer.LeaveDeleted, "away"))
+				all = all[:len(all)-1]
+				w.start(0)
+			case "while the store is read":
+				release := w.store.Hang()
+				w.start(0)
+				synctest.Wait()
+				engage()
+				w.disengage("back", informer.LeaveDeleted)
+				w.engageAs("back", "back")
+				release()
+			default:
+				w.start(time.Second)
+				if !w.HasSynced() {
+					t.Error("the informer waits for clusters that nothing has engaged")
 				}
-				before := map[string]int{}
 				for name, s := range w.sources {
-					before[name] = lists(s)
-				}
-				v := w.watch(informer.WatcherOptions{})
-				engage := func() {
-					w.engageAs("same", "same")
-					w.engageAs("other", "another")
-					w.engageAs("unknown", "")
-					w.engageAs("unnamed", "")
-					w.engageAs("back", "back")
-				}
-				switch when {
-				case "before Run":
-					engage()
-					if err := w.DisengageStored(informer.LeaveDeleted, "away"); err != nil {
-						t.Fatal(err)
+					if objs, err := w.In(name).List("default", nil); len(objs) != 2 || err != nil {
+						t.Errorf("%s has %d objects (%v)", name, len(objs), err)
 					}
-					all = all[:len(all)-1]
-					testkit.Start(t, w.CustomCacheInformer)
-				case "while the store is read":
-					release := store.Hang()
-					testkit.Start(t, w.CustomCacheInformer)
-					synctest.Wait()
-					engage()
-					w.disengage("back", informer.LeaveDeleted)
-					w.engageAs("back", "back")
-					release()
-				default:
-					testkit.Start(t, w.CustomCacheInformer)
-					time.Sleep(time.Second)
-					if !w.HasSynced() {
-						t.Error("the informer waits for clusters that nothing has engaged")
-					}
-					for name, s := range w.sources {
-						if objs, err := w.In(name).List("default", nil); len(objs) != 2 || err != nil {
-							t.Errorf("%s has %d objects (%v)", name, len(objs), err)
-						}
-						check(t, "requests to "+name, lists(s)-before[name], 0)
-					}
-					engage()
+					equal(t, "requests to "+name, lists(s)-before[name], 0)
 				}
-				time.Sleep(time.Second)
-				w.check(all, v)
-				if err := w.Health().Ready(); err != nil {
-					t.Error(err)
+				engage()
+			}
+			w.checkAfter(time.Second, all, v)
+			noError(t, w.Health().Ready())
+			left := 0
+			if when == "while the store is read" {
+				left = 1
+			}
+			for name, want := range map[string]int{"same": 0, "other": 1, "unknown": 1, "unnamed": 1, "back": left, "away": 0} {
+				equal(t, "lists of "+name, lists(w.sources[name])-before[name], want)
+			}
+			if obj, _, err := w.In("other").Get(key("x")); err != nil || obj.Data["value"] != "2" {
+				t.Errorf("x of the other cluster is %v (%v)", obj, err)
+			}
+			want := slices.DeleteFunc([]string{"left deleted gone|x", "left deleted gone|y"}, func(string) bool { return when != "before Run" })
+			got := slices.DeleteFunc(v.take(), func(e string) bool { return !strings.HasPrefix(e, "left") || strings.Contains(e, "back|") })
+			equal(t, "leaves", got, want)
+			for _, c := range w.Health().Clusters {
+				loose := c.Cluster == "away" || c.Cluster == "gone"
+				if (c.SourceError != nil) != loose || c.Watching == loose {
+					t.Errorf("%s: %v, watching %t", c.Cluster, c.SourceError, c.Watching)
 				}
-				left := 0
-				if when == "while the store is read" {
-					left = 1
-				}
-				for name, want := range map[string]int{"same": 0, "other": 1, "unknown": 1, "unnamed": 1, "back": left, "away": 0} {
-					check(t, "lists of "+name, lists(w.sources[name])-before[name], want)
-				}
-				if obj, _, err := w.In("other").Get(key("x")); err != nil || obj.Data["value"] != "2" {
-					t.Errorf("x of the other cluster is %v (%v)", obj, err)
-				}
-				want := slices.DeleteFunc([]string{"left deleted gone|x", "left deleted gone|y"}, func(string) bool { return when != "before Run" })
-				got := slices.DeleteFunc(v.take(), func(e string) bool { return !strings.HasPrefix(e, "left") || strings.Contains(e, "back|") })
-				check(t, "leaves", got, want)
-				for _, c := range w.Health().Clusters {
-					loose := c.Cluster == "away" || c.Cluster == "gone"
-					if (c.SourceError != nil) != loose || c.Watching == loose {
-						t.Errorf("%s: %v, watching %t", c.Cluster, c.SourceError, c.Watching)
-					}
-				}
-				if when != "before Run" {
-					if err := w.DisengageStored(informer.LeaveDeleted, "away"); err != nil {
-						t.Fatal(err)
-					}
-					time.Sleep(time.Second)
-					w.check(all[:len(all)-1], v)
-					check(t, "events", v.take(), []string{"left deleted gone|x", "left deleted gone|y"})
-				}
-				w.engageAs("away", "away")
-				time.Sleep(time.Second)
-				check(t, "lists of away", lists(w.sources["away"])-before["away"], 0)
-				check(t, "events", len(v.take()), 0)
-			})
+			}
+			if when != "before Run" {
+				must(t, w.DisengageStored(informer.LeaveDeleted, "away"))
+				w.checkAfter(time.Second, all[:len(all)-1], v)
+				equal(t, "events", v.take(), []string{"left deleted gone|x", "left deleted gone|y"})
+			}
+			w.engageAs("away", "away")
+			time.Sleep(time.Second)
+			equal(t, "lists of away", lists(w.sources["away"])-before["away"], 0)
+			equal(t, "events", len(v.take()), 0)
 		})
 	}
+}
+
+// refuse makes a store refuse a key.
+func refuse(store *testkit.Durable, refused string) {
+	store.Fail(func(op, key string) error {
+		if op == "apply" && key == refused {
+			return fmt.Errorf("refused: %w", informer.ErrPermanent)
+		}
+		return nil
+	})
 }
 
 // A delete that no watcher has handled comes again after the restart, with its cluster.
 func TestADeleteOutlivesItsProcess(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		store := informertest.NewDurable()
-		w := newWorld(t, options{Durable: store, ErrorHandler: testkit.Ignore})
+		w := overStore(t, informertest.NewDurable())
 		w.cluster("east", testkit.Object("x", "1"))
 		w.engageAs("east", "1")
 		failing := informer.WatcherFuncs[configMap]{DeleteFunc: func(context.Context, event) error { return errors.New("failed") }}
 		testkit.AddWatcher(t, w.CustomCacheInformer, failing, informer.WatcherOptions{Retry: informer.Backoff(time.Hour, time.Hour, 0)})
-		stop := testkit.Start(t, w.CustomCacheInformer)
-		time.Sleep(time.Minute)
+		w.start(time.Minute)
 		_, _ = w.cluster("east").Delete(key("x"))
 		time.Sleep(time.Minute)
-		stop()
-		w = w.over(t, store.Reopen())
+		w.stop()
+		w = w.next()
 		v := w.watch(informer.WatcherOptions{})
-		testkit.Start(t, w.CustomCacheInformer)
-		time.Sleep(time.Minute)
-		check(t, "events", v.take(), []string{"initial deleted east|x"})
+		w.start(time.Minute)
+		equal(t, "events", v.take(), []string{"initial deleted east|x"})
 	})
 }
 
@@ -173,45 +151,30 @@ func TestADeleteOutlivesItsProcess(t *testing.T) {
 // informer over one cluster.
 func TestTheNextStartDeletesWhatTheStoreHasRefused(t *testing.T) {
 	for _, leave := range []informer.Leave{informer.LeaveDeleted, informer.LeaveSilently} {
-		t.Run(fmt.Sprint("leave ", leave), func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				store := informertest.NewDurable()
-				testkit.OneRun(t, informertest.NewSource(testkit.Object("x", "1")), store, options{})
-				store = store.Reopen()
-				store.Fail(func(op, key string) error {
-					if op == "apply" && (key == "default/x" || key == "west|default/x") {
-						return fmt.Errorf("refused: %w", informer.ErrPermanent)
-					}
-					return nil
-				})
-				w := newWorld(t, options{Durable: store, ErrorHandler: testkit.Ignore})
-				w.engageAs("east", "1")
-				testkit.Start(t, w.CustomCacheInformer)
-				time.Sleep(time.Minute)
-				store.Fail(nil)
-				w.cluster("west", testkit.Object("x", "1"))
-				w.engageAs("west", "2")
-				time.Sleep(time.Minute)
-				store.Fail(func(op, key string) error {
-					if op == "apply" && key == "west|default/x" {
-						return fmt.Errorf("refused: %w", informer.ErrPermanent)
-					}
-					return nil
-				})
-				<-w.disengage("west", leave)
-				w.cluster("east").Apply(testkit.Object("y", "1"))
-				time.Sleep(time.Minute)
-				check(t, "stored", len(testkit.Stored(store)), 3)
+		inBubble(t, fmt.Sprint("leave ", leave), func(t *testing.T) {
+			store := informertest.NewDurable()
+			testkit.OneRun(t, informertest.NewSource(testkit.Object("x", "1")), store, options{})
+			w := overStore(t, store.Reopen())
+			refuse(w.store, "default/x")
+			w.engageAs("east", "1")
+			w.start(time.Minute)
+			w.store.Fail(nil)
+			w.cluster("west", testkit.Object("x", "1"))
+			w.engageAs("west", "2")
+			time.Sleep(time.Minute)
+			refuse(w.store, "west|default/x")
+			<-w.disengage("west", leave)
+			w.cluster("east").Apply(testkit.Object("y", "1"))
+			time.Sleep(time.Minute)
+			equal(t, "stored", len(testkit.Stored(w.store)), 3)
 
-				w = w.over(t, store.Reopen())
-				v := w.watch(informer.WatcherOptions{})
-				testkit.Start(t, w.CustomCacheInformer)
-				time.Sleep(time.Minute)
-				w.check([]string{"east"})
-				told := v.take()
-				check(t, "delete of west", slices.Contains(told, "left deleted west|x"), leave == informer.LeaveDeleted)
-				check(t, "delete of what was there before", slices.Contains(told, "initial added |x") && slices.Contains(told, "initial deleted |x"), true)
-			})
+			w = w.next()
+			v := w.watch(informer.WatcherOptions{})
+			w.start(0)
+			w.checkAfter(time.Minute, []string{"east"})
+			told := v.take()
+			equal(t, "delete of west", slices.Contains(told, "left deleted west|x"), leave == informer.LeaveDeleted)
+			equal(t, "delete of what was there before", slices.Contains(told, "initial added |x") && slices.Contains(told, "initial deleted |x"), true)
 		})
 	}
 }
@@ -225,69 +188,63 @@ func TestACrashWhileAClusterLeaves(t *testing.T) {
 			if leave == back && !effect {
 				continue // the last bookmark may be from before the return
 			}
-			t.Run(fmt.Sprint(leave, " the write has happened ", effect), func(t *testing.T) {
-				synctest.Test(t, func(t *testing.T) {
-					store := informertest.NewDurable()
-					w := newWorld(t, options{Durable: store, WatchList: informer.WatchListOff, ErrorHandler: testkit.Ignore})
-					for n := range 1500 { // more than a batch
-						w.cluster("east").Apply(testkit.Object(fmt.Sprint("x", n), "1"))
+			inBubble(t, fmt.Sprint(leave, " the write has happened ", effect), func(t *testing.T) {
+				w := overStore(t, informertest.NewDurable())
+				for n := range 1500 { // more than a batch
+					w.cluster("east").Apply(testkit.Object(fmt.Sprint("x", n), "1"))
+				}
+				w.cluster("west", testkit.Object("x", "1"))
+				w.engageAs("east", "1")
+				w.engageAs("west", "2")
+				v := w.watch(informer.WatcherOptions{})
+				w.start(time.Minute)
+				store, applies := w.store, 0
+				crash := func(op, _ string) error {
+					if applies++; op == "apply" && applies > 1 {
+						store.Crash()
+						return errors.New("crashed")
 					}
-					w.cluster("west", testkit.Object("x", "1"))
+					return nil
+				}
+				if store.Fail(crash); effect {
+					store.Fail(nil)
+					store.FailAfter(crash)
+				}
+				release := store.Hang()
+				if w.disengage("east", cmp.Or(leave, informer.LeaveDeleted)); leave == back {
 					w.engageAs("east", "1")
-					w.engageAs("west", "2")
-					v := w.watch(informer.WatcherOptions{})
-					stop := testkit.Start(t, w.CustomCacheInformer)
-					time.Sleep(time.Minute)
-					applies := 0
-					crash := func(op, _ string) error {
-						if applies++; op == "apply" && applies > 1 {
-							store.Crash()
-							return errors.New("crashed")
-						}
-						return nil
-					}
-					if store.Fail(crash); effect {
-						store.Fail(nil)
-						store.FailAfter(crash)
-					}
-					release := store.Hang()
-					if w.disengage("east", cmp.Or(leave, informer.LeaveDeleted)); leave == back {
-						w.engageAs("east", "1")
-					}
-					release()
-					time.Sleep(time.Minute)
-					stop()
-					told := len(slices.DeleteFunc(v.take(), func(e string) bool { return e[0] != 'l' }))
+				}
+				release()
+				time.Sleep(time.Minute)
+				w.stop()
+				told := len(slices.DeleteFunc(v.take(), func(e string) bool { return e[0] != 'l' }))
 
-					w = w.over(t, store.Reopen())
-					v = w.watch(informer.WatcherOptions{})
-					testkit.Start(t, w.CustomCacheInformer)
-					time.Sleep(time.Minute)
-					if leave == back {
-						check(t, "engaged", testkit.Sorted(w.Engaged()), []string{"east", "west"})
-						w.engageAs("east", "1")
-						time.Sleep(time.Minute)
-						w.check([]string{"east", "west"})
-						return
+				w = w.next()
+				v = w.watch(informer.WatcherOptions{})
+				w.start(time.Minute)
+				if leave == back {
+					equal(t, "engaged", testkit.Sorted(w.Engaged()), []string{"east", "west"})
+					w.engageAs("east", "1")
+					w.checkAfter(time.Minute, []string{"east", "west"})
+					return
+				}
+				deletes := 0
+				v.mu.Lock()
+				for _, e := range v.events {
+					if e.Type == informer.EventDeleted {
+						deletes++
 					}
-					deletes := 0
-					v.mu.Lock()
-					for _, e := range v.events {
-						if e.Type == informer.EventDeleted {
-							deletes++
-						}
-					}
-					v.mu.Unlock()
-					want := 1500 - told
-					if leave == informer.LeaveSilently {
-						v.forget("east")
-						want = 0
-					}
-					if check(t, "deletes", deletes >= want && deletes <= 1500, true); leave == informer.LeaveSilently {
-						check(t, "deletes", deletes+told, 0)
-					}
-					w.check([]string{"west"}) // the watcher got the deletes of objects that it does not know
-				})
+				}
+				v.mu.Unlock()
+				want := 1500 - told
+				if leave == informer.LeaveSilently {
+					v.forget("east")
+					want = 0
+				}
+				if equal(t, "deletes", deletes >= want && deletes <= 1500, true); leave == informer.LeaveSilently {
+					equal(t, "deletes", deletes+told, 0)
+				}
+				w.check([]string{"west"}) // the watcher got the deletes of objects that it does not know
 			})
 		}
 	}
@@ -364,13 +321,9 @@ func randomRestarts(t *testing.T, random *rand.Rand, processes int) {
 	for process := range processes {
 		last := process == processes-1
 		store = store.Reopen()
-		if err := store.Err(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, store.Err())
 		inf, err := informer.NewOverClusters(options{Durable: store, WatchList: informer.WatchListOff, ErrorHandler: testkit.Ignore}, informer.ClusterOptions{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		testkit.AddWatcher(t, inf.CustomCacheInformer, m, informer.WatcherOptions{Retry: informer.Backoff(time.Millisecond, time.Second, 0)})
 		here := map[string]bool{}
 		engage := func(name string) {
@@ -387,9 +340,7 @@ func randomRestarts(t *testing.T, random *rand.Rand, processes int) {
 			if random.IntN(4) == 0 {
 				from.UID = ""
 			}
-			if err := inf.Engage(name, from); err != nil {
-				t.Fatal(err)
-			}
+			must(t, inf.Engage(name, from))
 			here[name] = true
 		}
 		for name := range silent { // how far the leave has come is not known
@@ -423,9 +374,7 @@ func randomRestarts(t *testing.T, random *rand.Rand, processes int) {
 			case deed < 12:
 				leave := []informer.Leave{informer.LeaveDeleted, informer.LeaveSilently}[random.IntN(2)]
 				left, err := inf.Disengage(name, leave)
-				if err != nil {
-					t.Fatal(err)
-				}
+				must(t, err)
 				if wanted[name], here[name] = nil, false; leave == informer.LeaveSilently {
 					silent[name] = left
 				}
@@ -433,9 +382,7 @@ func randomRestarts(t *testing.T, random *rand.Rand, processes int) {
 				if random.IntN(2) == 0 {
 					wanted[name] = servers[random.IntN(len(servers))]
 				}
-				if err := inf.Replace(name, informer.ClusterSource{Source: wanted[name], UID: uids[wanted[name]]}); err != nil {
-					t.Fatal(err)
-				}
+				must(t, inf.Replace(name, informer.ClusterSource{Source: wanted[name], UID: uids[wanted[name]]}))
 			}
 		}
 		if !last && random.IntN(2) == 0 {
@@ -454,9 +401,7 @@ func randomRestarts(t *testing.T, random *rand.Rand, processes int) {
 				engage(name)
 			}
 		}
-		if err := inf.DisengageStored(informer.LeaveDeleted); err != nil {
-			t.Fatal(err)
-		}
+		must(t, inf.DisengageStored(informer.LeaveDeleted))
 		time.Sleep(10 * time.Minute)
 		want := map[string]string{}
 		for name, server := range wanted {
@@ -475,8 +420,8 @@ func randomRestarts(t *testing.T, random *rand.Rand, processes int) {
 		}
 		m.mu.Unlock()
 		objs, err := inf.List("", nil)
-		check(t, "objects in the store", len(objs), len(want))
-		check(t, "error", err, nil)
+		equal(t, "objects in the store", len(objs), len(want))
+		equal(t, "error", err, nil)
 		stop()
 	}
 }

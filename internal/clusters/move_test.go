@@ -81,15 +81,10 @@ func TestAMoveComparesTheContents(t *testing.T) {
 		from := func(name string, broken func() error) informer.ClusterSource {
 			return informer.ClusterSource{Source: form{east, name, broken}, UID: "1"}
 		}
-		if err := w.Move("east", from("v1", nil)); !errors.Is(err, informer.ErrNotEngaged) {
-			t.Errorf("Move before Engage: %v", err)
-		}
-		if err := w.Engage("east", from("v1", nil)); err != nil {
-			t.Fatal(err)
-		}
-		testkit.Start(t, w.CustomCacheInformer)
-		time.Sleep(time.Second)
-		w.check([]string{"east", "west"}, v)
+		errorIs(t, w.Move("east", from("v1", nil)), informer.ErrNotEngaged)
+		must(t, w.Engage("east", from("v1", nil)))
+		w.start(0)
+		w.checkAfter(time.Second, []string{"east", "west"}, v)
 		v.take()
 
 		// The source of the new form fails at first. Until it works, nothing changes.
@@ -100,24 +95,17 @@ func TestAMoveComparesTheContents(t *testing.T) {
 			}
 			return nil
 		}
-		if err := w.Move("east", from("v2", broken)); err != nil {
-			t.Fatal(err)
-		}
+		must(t, w.Move("east", from("v2", broken)))
 		time.Sleep(time.Second)
-		check(t, "events of a source that fails", len(v.take()), 0)
-		if _, err := east.Delete(key("gone")); err != nil {
-			t.Fatal(err)
-		}
+		equal(t, "events of a source that fails", len(v.take()), 0)
+		_, _ = east.Delete(key("gone"))
 		works.Store(true)
-		time.Sleep(2 * time.Minute)
-		w.check([]string{"east", "west"}, v)
+		w.checkAfter(2*time.Minute, []string{"east", "west"}, v)
 		told := v.take()
 		slices.Sort(told)
-		check(t, "events of the move", told, []string{"relist deleted east|gone", "relist updated east|a", "relist updated east|b"})
+		equal(t, "events of the move", told, []string{"relist deleted east|gone", "relist updated east|a", "relist updated east|b"})
 		objs, err := w.In("east").List("", nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		for _, obj := range objs {
 			if got := obj.Annotations["form"]; obj.Name != "same" && got != "v2" {
 				t.Errorf("%s has the form %q", obj.Name, got)
@@ -125,9 +113,8 @@ func TestAMoveComparesTheContents(t *testing.T) {
 		}
 		// The watch goes on in the new form, and a later list takes equal versions for equal contents again.
 		east.Apply(testkit.Object("a", "2"))
-		time.Sleep(time.Second)
-		w.check([]string{"east", "west"}, v)
-		check(t, "events after the move", v.take(), []string{"watch updated east|a"})
+		w.checkAfter(time.Second, []string{"east", "west"}, v)
+		equal(t, "events after the move", v.take(), []string{"watch updated east|a"})
 	})
 }
 
@@ -136,24 +123,17 @@ func TestAMoveThatCannotBeMadeIsAnError(t *testing.T) {
 		w := newWorld(t, options{})
 		w.engage("east", testkit.Object("a", "1"))
 		src := informer.ClusterSource{Source: w.sources["east"]}
-		refuses(t, w.Move("east", informer.ClusterSource{}), "the source (lw) is nil")
-		refuses(t, w.Move("", src), "the name is empty")
-		refuses(t, w.Move("west", src), "not engaged")
-		if err := w.Move("east", src); err != nil { // before Run
-			t.Error(err)
-		}
+		errorSays(t, w.Move("east", informer.ClusterSource{}), "the source (lw) is nil")
+		errorSays(t, w.Move("", src), "the name is empty")
+		errorSays(t, w.Move("west", src), "not engaged")
+		noError(t, w.Move("east", src)) // before Run
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan error)
 		go func() { done <- w.Run(ctx) }()
-		time.Sleep(time.Second)
-		w.check([]string{"east"})
+		w.checkAfter(time.Second, []string{"east"})
 		cancel()
-		if err := <-done; err != nil {
-			t.Error(err)
-		}
-		if err := w.Move("east", src); !errors.Is(err, informer.ErrStopped) {
-			t.Errorf("after the end: %v", err)
-		}
+		noError(t, <-done)
+		errorIs(t, w.Move("east", src), informer.ErrStopped)
 	})
 }
 
@@ -169,19 +149,14 @@ func TestTheOptionsOfARequestAreThoseOfTheCluster(t *testing.T) {
 			}
 			return src
 		}
-		if err := errors.Join(w.Engage("east", from("east", "a")), w.Engage("west", from("west", ""))); err != nil {
-			t.Fatal(err)
-		}
-		testkit.Start(t, w.CustomCacheInformer)
-		time.Sleep(time.Second)
-		if err := w.Replace("east", from("east", "b")); err != nil {
-			t.Fatal(err)
-		}
+		must(t, errors.Join(w.Engage("east", from("east", "a")), w.Engage("west", from("west", ""))))
+		w.start(time.Second)
+		must(t, w.Replace("east", from("east", "b")))
 		time.Sleep(time.Second)
 		mu.Lock()
 		defer mu.Unlock()
-		check(t, "east", asked["east"], map[string]bool{"all a": true, "all b": true})
-		check(t, "west", asked["west"], map[string]bool{"all ": true})
+		equal(t, "east", asked["east"], map[string]bool{"all a": true, "all b": true})
+		equal(t, "west", asked["west"], map[string]bool{"all ": true})
 	})
 }
 

@@ -22,17 +22,10 @@ import (
 	"github.com/customcacheinformer/informer/internal/testkit"
 )
 
-func refuses(t *testing.T, err error, says string) {
-	t.Helper()
-	if err == nil || !strings.Contains(err.Error(), says) {
-		t.Errorf("got %v, want it to say %q", err, says)
-	}
-}
-
 func TestClustersThatCannotBeEngaged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, options{Name: "maps"})
-		stop := testkit.Start(t, w.CustomCacheInformer)
+		w.start(0)
 		w.engage("east", testkit.Object("x", "1"))
 		src := informer.ClusterSource{Source: w.cluster("east"), UID: "1"}
 		for name, says := range map[string]string{
@@ -45,38 +38,29 @@ func TestClustersThatCannotBeEngaged(t *testing.T) {
 			"a\xff":                  "cannot be printed",
 			strings.Repeat("a", 254): "longer than 253 bytes",
 		} {
-			refuses(t, w.Engage(name, src), says)
+			errorSays(t, w.Engage(name, src), says)
 			if name != "east" {
-				refuses(t, w.Replace(name, src), "cluster")
+				errorSays(t, w.Replace(name, src), "cluster")
 			}
 		}
 		for _, name := range []string{"team/east", "east#1", "ost.example.com", strings.Repeat("ä", 126)} {
-			if err := w.Engage(name, src); err != nil {
-				t.Error(err)
-			}
+			noError(t, w.Engage(name, src))
 			w.sources[name] = w.cluster("east")
 		}
-		time.Sleep(time.Second)
-		w.check(w.Engaged())
-		refuses(t, w.Engage("west", informer.ClusterSource{}), "the source (lw) is nil")
-		refuses(t, w.Replace("east", informer.ClusterSource{}), "the source (lw) is nil")
-		refuses(t, w.Replace("west", src), "not engaged")
+		w.checkAfter(time.Second, w.Engaged())
+		errorSays(t, w.Engage("west", informer.ClusterSource{}), "the source (lw) is nil")
+		errorSays(t, w.Replace("east", informer.ClusterSource{}), "the source (lw) is nil")
+		errorSays(t, w.Replace("west", src), "not engaged")
 		for _, leave := range []informer.Leave{0, 3} {
 			_, err := w.Disengage("east", leave)
-			refuses(t, err, "leave is ")
+			errorSays(t, err, "leave is ")
 		}
 		_, err := w.Disengage("west", informer.LeaveDeleted)
-		if !errors.Is(err, informer.ErrNotEngaged) {
-			t.Error(err)
-		}
-		stop()
-		if err := w.Replace("team/east", src); !errors.Is(err, informer.ErrStopped) {
-			t.Error(err)
-		}
+		errorIs(t, err, informer.ErrNotEngaged)
+		w.stop()
+		errorIs(t, w.Replace("team/east", src), informer.ErrStopped)
 		for _, name := range []string{"late", "east"} {
-			if err := w.Engage(name, src); !errors.Is(err, informer.ErrStopped) {
-				t.Error(err)
-			}
+			errorIs(t, w.Engage(name, src), informer.ErrStopped)
 		}
 		if _, err := w.Disengage("east", informer.LeaveDeleted); !errors.Is(err, informer.ErrStopped) {
 			t.Error(err)
@@ -88,24 +72,22 @@ func TestClustersThatCannotBeEngaged(t *testing.T) {
 func TestAKeyNeedsACluster(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, options{})
-		testkit.Start(t, w.CustomCacheInformer)
+		w.start(0)
 		w.engage("east", testkit.Object("x", "1"))
 		time.Sleep(time.Second)
 		_, _, err := w.Get(key("x"))
-		refuses(t, err, "see In")
+		errorSays(t, err, "see In")
 		s, err := w.Snapshot()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		_, _, err = s.Get(key("x"))
-		refuses(t, err, "see In")
-		refuses(t, w.WaitFor(t.Context(), key("x"), func(configMap, bool) bool { return true }), "see In")
-		refuses(t, w.WaitForVersion(t.Context(), "", "1"), "WaitForVersionIn")
+		errorSays(t, err, "see In")
+		errorSays(t, w.WaitFor(t.Context(), key("x"), func(configMap, bool) bool { return true }), "see In")
+		errorSays(t, w.WaitForVersion(t.Context(), "", "1"), "WaitForVersionIn")
 		_, err = w.ServerVersion(t.Context(), "")
-		refuses(t, err, "does not read")
-		refuses(t, w.SetNamespaces(nil), "NewInNamespaces")
-		refuses(t, w.WaitForSyncIn(t.Context(), "west"), "not engaged")
-		refuses(t, w.WaitForVersionIn(t.Context(), "west", "1"), "not engaged")
+		errorSays(t, err, "does not read")
+		errorSays(t, w.SetNamespaces(nil), "NewInNamespaces")
+		errorSays(t, w.WaitForSyncIn(t.Context(), "west"), "not engaged")
+		errorSays(t, w.WaitForVersionIn(t.Context(), "west", "1"), "not engaged")
 		if _, err := w.In("west").List("", nil); !errors.Is(err, informer.ErrNotEngaged) {
 			t.Error(err)
 		}
@@ -127,14 +109,14 @@ func TestAKeyNeedsACluster(t *testing.T) {
 			w.SharedIndexInformer()
 		}()
 		_, err = informer.NewOverClusters(options{Store: cache.NewStore(cache.MetaNamespaceKeyFunc)}, informer.ClusterOptions{})
-		refuses(t, err, "Options.Store is set")
+		errorSays(t, err, "Options.Store is set")
 		// An informer over one cluster has no clusters.
 		one := testkit.NewInformer(t, w.cluster("east"), options{Name: "one"})
 		v := newViews()
 		testkit.AddWatcher(t, one, v, informer.WatcherOptions{})
 		testkit.Start(t, one)
 		time.Sleep(time.Second)
-		check(t, "events", v.take(), []string{"initial added |x"})
+		equal(t, "events", v.take(), []string{"initial added |x"})
 		if s, err = one.Snapshot(); err != nil || s.In("east") != s {
 			t.Errorf("a snapshot of an informer over one cluster has clusters: %v", err)
 		}
@@ -147,16 +129,14 @@ func TestAWaitForAClusterThatLeaves(t *testing.T) {
 		w := newWorld(t, options{WatchList: informer.WatchListOff})
 		w.cluster("east", testkit.Object("x", "1")).SetFaults(informertest.Faults{HoldLists: true})
 		w.engage("east")
-		testkit.Start(t, w.CustomCacheInformer)
+		w.start(0)
 		waits := make(chan error, 2)
 		go func() { waits <- w.WaitForSyncIn(t.Context(), "east") }()
 		go func() { waits <- w.WaitForVersionIn(t.Context(), "east", "1") }()
 		synctest.Wait()
 		left := w.disengage("east", informer.LeaveDeleted)
 		for range 2 {
-			if err := <-waits; !errors.Is(err, informer.ErrNotEngaged) {
-				t.Error(err)
-			}
+			errorIs(t, <-waits, informer.ErrNotEngaged)
 		}
 		<-left
 		synctest.Wait()
@@ -200,9 +180,7 @@ func TestACallbackEngagesAndDisengages(t *testing.T) {
 						w.disengage("east", informer.LeaveDeleted)
 						w.engage("east")
 						w.engage("west")
-						if err := w.Replace("west", informer.ClusterSource{Source: w.sources["west"]}); err != nil {
-							t.Error(err)
-						}
+						noError(t, w.Replace("west", informer.ClusterSource{Source: w.sources["west"]}))
 						_ = w.Engaged()
 						_, _ = w.In("east").List("", nil)
 					})
@@ -215,8 +193,7 @@ func TestACallbackEngagesAndDisengages(t *testing.T) {
 				w.cluster("west", testkit.Object("x", "1"), testkit.Object("y", "1"))
 				w.cluster("quiet", testkit.Object("x", "1"))
 				w.engage("east", testkit.Object("x", "1"), testkit.Object("z", "1"))
-				testkit.Start(t, w.CustomCacheInformer)
-				time.Sleep(time.Minute)
+				w.start(time.Minute)
 				v.forget("quiet") // which may have been listed before a silent leave, and again after it
 				w.check([]string{"east", "west"}, v)
 			})
@@ -229,7 +206,7 @@ func TestTenThousandClusters(t *testing.T) {
 	testkit.EachQueue(t, func(t *testing.T, queue informer.QueueKind) {
 		w := newWorld(t, options{Queue: queue, WatchList: informer.WatchListOff})
 		w.engage("keep", testkit.Object("x", "1"))
-		testkit.Start(t, w.CustomCacheInformer)
+		w.start(0)
 		obj, n := testkit.Object("x", "1"), 0
 		obj.UID, obj.ResourceVersion = "1", "1"
 		src := &cache.ListWatch{ // a simulated API server would keep the requests
@@ -242,9 +219,7 @@ func TestTenThousandClusters(t *testing.T) {
 			for range times {
 				n++
 				name := fmt.Sprint("n", n)
-				if err := w.Engage(name, informer.ClusterSource{Source: src}); err != nil {
-					t.Fatal(err)
-				}
+				must(t, w.Engage(name, informer.ClusterSource{Source: src}))
 				if n%2 == 0 {
 					synctest.Wait()
 				}
@@ -278,12 +253,10 @@ func TestAWatcherFindsTheClusterOfItsEvent(t *testing.T) {
 		told <- err
 		return nil
 	}), informer.WatcherOptions{})
-	testkit.Start(t, w.CustomCacheInformer)
+	w.start(0)
 	<-w.Synced()
 	for n := range 300 { // the event races with Engage
 		w.engage(fmt.Sprint("east", n), testkit.Object("x", "1"))
-		if err := <-told; err != nil {
-			t.Fatal(err)
-		}
+		must(t, <-told)
 	}
 }

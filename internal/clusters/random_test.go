@@ -71,7 +71,7 @@ func randomTurns(t *testing.T, opts options, seed uint64) {
 	watch("workers", informer.WatcherOptions{Workers: 3})
 	watch("resyncs", informer.WatcherOptions{ResyncPeriod: 3 * time.Second})
 	watch("retries", informer.WatcherOptions{Retry: informer.Backoff(time.Millisecond, time.Second, 0)})
-	testkit.Start(t, w.CustomCacheInformer)
+	w.start(0)
 
 	names := []string{"a", "b", "c", "d"}
 	servers := make([]*source, 6)
@@ -105,16 +105,14 @@ func randomTurns(t *testing.T, opts options, seed uint64) {
 	}
 	for range n {
 		name, server := names[random.IntN(len(names))], servers[random.IntN(len(servers))]
-		from := informer.ClusterSource{Source: &credentials{Source: server}, UID: uids[server]}
+		from := informer.ClusterSource{Source: &credentials{source: server}, UID: uids[server]}
 		if random.IntN(3) == 0 {
 			from.UID = ""
 		}
 		switch deed := random.IntN(20); {
 		case deed < 4 && !engaged[name]:
 			settle(name) // or an add of its return may be forgotten
-			if err := w.Engage(name, from); err != nil {
-				t.Fatal(err)
-			}
+			must(t, w.Engage(name, from))
 			engaged[name], w.sources[name] = true, server
 		case deed < 6 && engaged[name]:
 			w.disengage(name, informer.LeaveDeleted)
@@ -124,12 +122,10 @@ func randomTurns(t *testing.T, opts options, seed uint64) {
 			engaged[name] = false
 		case deed < 10 && engaged[name]:
 			if random.IntN(2) == 0 { // the same cluster
-				from.Source, from.UID = &credentials{Source: w.sources[name]}, uids[w.sources[name]]
+				from.Source, from.UID = &credentials{source: w.sources[name]}, uids[w.sources[name]]
 				server = w.sources[name]
 			}
-			if err := w.Replace(name, from); err != nil {
-				t.Fatal(err)
-			}
+			must(t, w.Replace(name, from))
 			w.sources[name] = server
 		case deed < 11:
 			server.Disconnect()

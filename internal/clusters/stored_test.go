@@ -17,28 +17,25 @@ import (
 )
 
 // stored returns a world over a store that knows these clusters, each with the UID 1.
-func stored(t *testing.T, names ...string) (*world, *testkit.Durable) {
+func stored(t *testing.T, names ...string) *world {
 	t.Helper()
-	store := informertest.NewDurable()
-	w := newWorld(t, options{Durable: store, WatchList: informer.WatchListOff, ErrorHandler: testkit.Ignore})
+	w := overStore(t, informertest.NewDurable())
 	for _, name := range names {
 		w.cluster(name, testkit.Object("x", "1"), testkit.Object("y", "1"))
 		w.engageAs(name, "1")
 	}
-	stop := testkit.Start(t, w.CustomCacheInformer)
-	time.Sleep(time.Minute)
-	stop()
-	store = store.Reopen()
-	return w.over(t, store), store
+	w.start(time.Minute)
+	w.stop()
+	return w.next()
 }
 
 // A cluster that is engaged and disengaged while the store is read leaves, and does not resume without its objects.
 func TestAClusterLeavesWhileTheStoreIsRead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w, store := stored(t, "east")
+		w := stored(t, "east")
 		v := w.watch(informer.WatcherOptions{})
-		release := store.Hang()
-		testkit.Start(t, w.CustomCacheInformer)
+		release := w.store.Hang()
+		w.start(0)
 		synctest.Wait()
 		w.engageAs("east", "1")
 		left := w.disengage("east", informer.LeaveDeleted)
@@ -46,15 +43,14 @@ func TestAClusterLeavesWhileTheStoreIsRead(t *testing.T) {
 		<-left
 		w.check(nil, v)
 		w.engageAs("east", "1")
-		time.Sleep(time.Minute)
-		w.check([]string{"east"}, v)
+		w.checkAfter(time.Minute, []string{"east"}, v)
 	})
 }
 
 // The store refuses an object of the first list of another cluster. The other objects are compared nevertheless.
 func TestARefusedBatchKeepsTheDoubt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		_, store := stored(t, "east", "west")
+		store := stored(t, "east", "west").store
 		held, release := make(chan struct{}), make(chan struct{})
 		hold := func(i informer.ApplyInfo) {
 			if i.Key == "west|default/hold" { // the whole list becomes one batch
@@ -66,14 +62,8 @@ func TestARefusedBatchKeepsTheDoubt(t *testing.T) {
 		w.cluster("east", testkit.Object("x", "2"), testkit.Object("a", "1")) // x has the UID and the version of the stored x
 		w.cluster("west", testkit.Object("x", "1"), testkit.Object("y", "1"))
 		w.engageAs("west", "1")
-		testkit.Start(t, w.CustomCacheInformer)
-		time.Sleep(time.Second)
-		store.Fail(func(op, key string) error {
-			if op == "apply" && key == "east|default/a" {
-				return fmt.Errorf("refused: %w", informer.ErrPermanent)
-			}
-			return nil
-		})
+		w.start(time.Second)
+		refuse(store, "east|default/a")
 		w.cluster("west").Apply(testkit.Object("hold", "1"))
 		<-held
 		w.engageAs("east", "2")
@@ -89,8 +79,7 @@ func TestARefusedBatchKeepsTheDoubt(t *testing.T) {
 // A name leaves with deletes, comes back, leaves silently, and the process crashes: the objects are those of the first leave.
 func TestACrashWhileANameLeavesTwice(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		store := informertest.NewDurable()
-		w := newWorld(t, options{Durable: store, WatchList: informer.WatchListOff, ErrorHandler: testkit.Ignore})
+		w := overStore(t, informertest.NewDurable())
 		for n := range 1500 { // more than a batch
 			w.cluster("east").Apply(testkit.Object(fmt.Sprint("x", n), "1"))
 		}
@@ -98,11 +87,10 @@ func TestACrashWhileANameLeavesTwice(t *testing.T) {
 		deleted := map[string]bool{}
 		run := func() (stop func()) {
 			v := w.watch(informer.WatcherOptions{})
-			end := testkit.Start(t, w.CustomCacheInformer)
-			time.Sleep(time.Minute)
+			w.start(time.Minute)
 			return func() {
 				time.Sleep(time.Minute)
-				end()
+				w.stop()
 				for _, e := range v.take() {
 					if _, name, ok := strings.Cut(e, "deleted "); ok {
 						deleted[name] = true
@@ -111,7 +99,7 @@ func TestACrashWhileANameLeavesTwice(t *testing.T) {
 			}
 		}
 		stop := run()
-		applies := 0
+		store, applies := w.store, 0
 		store.Fail(func(op, _ string) error {
 			if op != "apply" {
 				return nil
@@ -122,39 +110,34 @@ func TestACrashWhileANameLeavesTwice(t *testing.T) {
 			}
 			return nil
 		})
-		release := store.Hang()
+		release := w.store.Hang()
 		w.disengage("east", informer.LeaveDeleted)
 		w.engageAs("east", "1")
 		w.disengage("east", informer.LeaveSilently) // nothing of this one is in the store
 		release()
 		stop()
-		w = w.over(t, store.Reopen())
+		w = w.next()
 		run()()
-		check(t, "objects with a delete", len(deleted), 1500)
+		equal(t, "objects with a delete", len(deleted), 1500)
 	})
 }
 
 // A read and a wait that are under way when something engages a stored cluster go on.
 func TestAStoredClusterIsEngagedDuringARead(t *testing.T) {
 	for _, uid := range []types.UID{"1", "2", ""} {
-		t.Run("UID "+string(uid), func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				w, store := stored(t, "east")
-				testkit.Start(t, w.CustomCacheInformer)
-				time.Sleep(time.Second)
-				release := store.Hang()
-				results := make(chan error, 2)
-				go func() { _, _, err := w.In("east").Get(key("x")); results <- err }()
-				go func() { results <- w.WaitForSyncIn(t.Context(), "east") }()
-				synctest.Wait()
-				w.engageAs("east", uid)
-				release()
-				for range 2 {
-					if err := <-results; err != nil {
-						t.Error(err)
-					}
-				}
-			})
+		inBubble(t, "UID "+string(uid), func(t *testing.T) {
+			w := stored(t, "east")
+			w.start(time.Second)
+			release := w.store.Hang()
+			results := make(chan error, 2)
+			go func() { _, _, err := w.In("east").Get(key("x")); results <- err }()
+			go func() { results <- w.WaitForSyncIn(t.Context(), "east") }()
+			synctest.Wait()
+			w.engageAs("east", uid)
+			release()
+			for range 2 {
+				noError(t, <-results)
+			}
 		})
 	}
 }
@@ -165,11 +148,7 @@ func TestAnInformerOverClustersThatStopsHasNotSynced(t *testing.T) {
 		held, release := make(chan struct{}, 10), make(chan struct{})
 		opts.ErrorHandler = testkit.Ignore
 		opts.Observer = &informer.Observer{Apply: func(informer.ApplyInfo) { held <- struct{}{}; <-release }}
-		inf, err := informer.NewOverClusters(opts, informer.ClusterOptions{SyncWait: -1})
-		if err != nil {
-			t.Fatal(err)
-		}
-		w := &world{inf, t, map[string]*source{}}
+		w := newWorldWith(t, opts, informer.ClusterOptions{SyncWait: -1})
 		w.cluster("east", testkit.Object("x", "1"))
 		testkit.Unreachable(w.cluster("west"))
 		w.engage("west")
@@ -181,9 +160,7 @@ func TestAnInformerOverClustersThatStopsHasNotSynced(t *testing.T) {
 		cancel()
 		synctest.Wait()
 		close(release)
-		if err := <-done; err != nil {
-			t.Error(err)
-		}
+		noError(t, <-done)
 		if err := w.WaitForSync(t.Context()); err == nil || w.HasSynced() {
 			t.Error("the informer has synced, although west was never listed")
 		}
@@ -192,8 +169,6 @@ func TestAnInformerOverClustersThatStopsHasNotSynced(t *testing.T) {
 				t.Errorf("%s: %v", c.Cluster, c.SourceError)
 			}
 		}
-		if err := w.DisengageStored(informer.LeaveDeleted); !errors.Is(err, informer.ErrStopped) {
-			t.Error(err)
-		}
+		errorIs(t, w.DisengageStored(informer.LeaveDeleted), informer.ErrStopped)
 	})
 }

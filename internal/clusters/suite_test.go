@@ -8,6 +8,7 @@ import (
 	"sync"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
@@ -30,6 +31,15 @@ type (
 	event     = informer.Event[configMap]
 )
 
+var (
+	equal     = testkit.Equal
+	errorIs   = testkit.ErrorIs
+	errorSays = testkit.ErrorSays
+	inBubble  = testkit.InBubble
+	must      = testkit.Must
+	noError   = testkit.NoError
+)
+
 // each runs a test with each queue, with lists as a whole, early and streamed, and over a Durable, each time in a bubble of its own.
 func each(t *testing.T, test func(t *testing.T, opts options)) {
 	for name, opts := range map[string]options{
@@ -45,10 +55,8 @@ func each(t *testing.T, test func(t *testing.T, opts options)) {
 			})
 		})
 	}
-	t.Run("durable", func(t *testing.T) {
-		synctest.Test(t, func(t *testing.T) {
-			test(t, options{Durable: informertest.NewDurable(), WatchList: informer.WatchListOff})
-		})
+	inBubble(t, "durable", func(t *testing.T) {
+		test(t, options{Durable: informertest.NewDurable(), WatchList: informer.WatchListOff})
 	})
 }
 
@@ -57,20 +65,41 @@ type world struct {
 	*informer.Clusters[configMap]
 	t       *testing.T
 	sources map[string]*source
+	store   *testkit.Durable // nil for a world over the store of the informer
+	stop    func()
 }
 
 // newWorld returns an informer over clusters, of which none is engaged. Unless opts has an ErrorHandler, an error that the
 // informer reports fails the test.
 func newWorld(t *testing.T, opts options) *world {
 	t.Helper()
+	return newWorldWith(t, opts, informer.ClusterOptions{})
+}
+
+func newWorldWith(t *testing.T, opts options, clusters informer.ClusterOptions) *world {
+	t.Helper()
 	if opts.ErrorHandler == nil {
 		opts.ErrorHandler = func(_ context.Context, err error) { t.Errorf("unexpected error: %v", err) }
 	}
-	inf, err := informer.NewOverClusters(opts, informer.ClusterOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return &world{inf, t, map[string]*source{}}
+	inf, err := informer.NewOverClusters(opts, clusters)
+	must(t, err)
+	return &world{Clusters: inf, t: t, sources: map[string]*source{}}
+}
+
+// overStore returns an informer over clusters and a store. Nothing asks for its errors.
+func overStore(t *testing.T, store *testkit.Durable) *world {
+	t.Helper()
+	w := newWorld(t, options{Durable: store, WatchList: informer.WatchListOff, ErrorHandler: testkit.Ignore})
+	w.store = store
+	return w
+}
+
+// next returns the next process, over the same clusters and the store as that process finds it.
+func (w *world) next() *world {
+	w.t.Helper()
+	next := overStore(w.t, w.store.Reopen())
+	next.sources = w.sources
+	return next
 }
 
 // cluster returns the source of a cluster, which it makes with these objects unless there is one.
@@ -88,13 +117,24 @@ func (w *world) engage(name string, objs ...configMap) {
 	}
 }
 
+// engageAs engages a cluster with a UID.
+func (w *world) engageAs(name string, uid types.UID) {
+	w.t.Helper()
+	must(w.t, w.Engage(name, informer.ClusterSource{Source: w.cluster(name), UID: uid}))
+}
+
 func (w *world) disengage(name string, leave informer.Leave) <-chan struct{} {
 	w.t.Helper()
 	left, err := w.Disengage(name, leave)
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	must(w.t, err)
 	return left
+}
+
+// start runs the informer and waits for d.
+func (w *world) start(d time.Duration) {
+	w.t.Helper()
+	w.stop = testkit.Start(w.t, w.CustomCacheInformer)
+	time.Sleep(d)
 }
 
 // watch adds a watcher.
@@ -105,13 +145,18 @@ func (w *world) watch(opts informer.WatcherOptions) *views {
 	return v
 }
 
+// checkAfter waits for d and then calls check.
+func (w *world) checkAfter(d time.Duration, names []string, watchers ...*views) {
+	w.t.Helper()
+	time.Sleep(d)
+	w.check(names, watchers...)
+}
+
 // check fails the test unless exactly these clusters are engaged, and the store and the watchers have their objects.
 func (w *world) check(names []string, watchers ...*views) {
 	w.t.Helper()
 	synctest.Wait()
-	if got := w.Engaged(); fmt.Sprint(testkit.Sorted(got)) != fmt.Sprint(testkit.Sorted(names)) {
-		w.t.Errorf("engaged: %v, want %v", got, names)
-	}
+	equal(w.t, "engaged", testkit.Sorted(w.Engaged()), testkit.Sorted(names))
 	want, all := map[string]string{}, 0
 	for _, name := range names {
 		objs := w.sources[name].Objects()
@@ -123,9 +168,7 @@ func (w *world) check(names []string, watchers ...*views) {
 	stored := map[string]string{}
 	for _, name := range names {
 		objs, err := w.In(name).List("", nil)
-		if err != nil {
-			w.t.Error(err)
-		}
+		noError(w.t, err)
 		for key, version := range testkit.Versions(objs...) {
 			stored[name+" "+key.String()] = version
 		}

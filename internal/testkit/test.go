@@ -1,6 +1,7 @@
 package testkit
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -42,5 +43,13 @@ func ErrorSays(t *testing.T, err error, says string) {
 	t.Helper()
 	if err == nil || !strings.Contains(err.Error(), says) {
 		t.Errorf("got %v, want it to say %q", err, says)
+	}
+}
+
+// ErrorIs fails the test unless errors.Is(err, target).
+func ErrorIs(t *testing.T, err, target error) {
+	t.Helper()
+	if !errors.Is(err, target) {
+		t.Errorf("got %v, want %v", err, target)
 	}
 }
