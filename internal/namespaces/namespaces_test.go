@@ -236,9 +236,7 @@ func TestAWriteIsReadInItsNamespace(t *testing.T) {
 		}
 		equal(t, "the version of all, which b has not passed", inf.ResourceVersion(), first)
 		equal(t, "the same in client-go's shape", inf.SharedIndexInformer().LastSyncResourceVersion(), first)
-		if err := inf.WaitForVersion(testkit.Within(t, time.Second), "", written.ResourceVersion); !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("waiting for all: %v", err)
-		}
+		errorIs(t, inf.WaitForVersion(testkit.Within(t, time.Second), "", written.ResourceVersion), context.DeadlineExceeded)
 		s.Bookmark()
 		noError(t, inf.WaitForVersion(testkit.Within(t, time.Second), "", written.ResourceVersion))
 		equal(t, "the version of all", inf.ResourceVersion(), written.ResourceVersion)

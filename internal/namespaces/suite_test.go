@@ -33,6 +33,7 @@ type (
 
 var (
 	equal     = testkit.Equal
+	errorIs   = testkit.ErrorIs
 	errorSays = testkit.ErrorSays
 	inBubble  = testkit.InBubble
 	must      = testkit.Must

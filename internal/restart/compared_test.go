@@ -108,9 +108,7 @@ func TestARelistComparesObjectsThatCannotBeCompared(t *testing.T) {
 			},
 		}
 		inf, err := informer.NewFrom(src, informer.Options[*strange]{WatchList: informer.WatchListOff, ErrorHandler: ignore})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		var r informertest.Recorder[*strange]
 		if _, err := inf.AddWatcher(&r, informer.WatcherOptions{}); err != nil {
 			t.Fatal(err)

@@ -71,9 +71,7 @@ func TestAStoreThatDoesNotFindItsObjectsEndsRun(t *testing.T) {
 			together := group.WaitForSync(within(t, time.Minute))
 			sleepBubble(time.Minute)
 			ready := inf.Health().Ready()
-			if err := other.Health().Ready(); err != nil {
-				t.Errorf("the other informer: %v", err)
-			}
+			noError(t, other.Health().Ready())
 			cancel()
 			for what, err := range map[string]error{"Run": <-ran, "WaitForSync": waits, "WaitForSync of the group": together, "Ready": ready} {
 				var failed *informer.StoreError

@@ -309,9 +309,7 @@ func TestOnVersionNeedsAnOrderOfVersions(t *testing.T) {
 		}
 	}
 	spaces, err := informer.NewInNamespaces(src.Namespace, []string{"a", "b"}, ordered)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if _, err := spaces.AddWatcher(follower, unmerged); err == nil {
 		t.Error("several namespaces: no error")
 	}

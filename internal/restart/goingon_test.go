@@ -42,9 +42,7 @@ func startAgain(t *testing.T, w *testkit.Wire, opts options, odd func(req *http.
 	w.Odd(func(req *http.Request) testkit.Answer { return odd(req, version) })
 	opts.Durable, opts.ErrorHandler = store.Reopen(), ignore
 	inf, err := informer.New(typed(w), opts)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	r := joined(t, inf)
 	start(t, inf)
 	return inf, r

@@ -402,9 +402,7 @@ func TestAListOfOneNamespaceThatFailsHoldsUpNoOther(t *testing.T) {
 		src.FailIn("one", "list", errHalt, -1)
 		store := informertest.NewDurable()
 		inf, err := informer.NewInNamespaces(src.Namespace, []string{"one", "two"}, options{Durable: store, PageSize: 2, ErrorHandler: ignore})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		start(t, inf)
 		sleepBubble(time.Minute)
 		if objs, err := inf.List("two", nil); len(objs) != 5 || err != nil {

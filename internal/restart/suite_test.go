@@ -44,6 +44,7 @@ var (
 	must          = testkit.Must
 	noError       = testkit.NoError
 	equal         = testkit.Equal
+	errorIs       = testkit.ErrorIs
 	errorSays     = testkit.ErrorSays
 	errDown       = testkit.ErrDown
 	keyOf         = testkit.KeyOf

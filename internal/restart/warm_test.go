@@ -45,9 +45,7 @@ func TestTwoInformersCannotRunOverOneDurable(t *testing.T) {
 		reg := addWatcher(t, second, &recorder{}, informer.WatcherOptions{})
 		equal(t, "Run", second.Run(t.Context()), "informer second: informer first runs over the same Options.Durable")
 		<-reg.Stopped()
-		if err := second.WaitForSync(t.Context()); !errors.Is(err, informer.ErrStopped) {
-			t.Errorf("WaitForSync returned %v", err)
-		}
+		errorIs(t, second.WaitForSync(t.Context()), informer.ErrStopped)
 		checkStore(t, first, src)
 		stop()
 		oneRun(t, src, store, options{Name: "third"})
