@@ -98,8 +98,7 @@ func TestAListReachesADurableInTheOrderOfItsKeys(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		src := informertest.NewSource(numbered(100)...)
 		store := &inOrder{durable: informertest.NewDurable()}
-		inf := newInformer(t, src, options{Durable: store})
-		informertest.Run(t, inf)
+		inf := running(t, src, options{Durable: store})
 		checkStore(t, inf, src)
 		equal(t, "keys in Apply", store.keys, sorted(store.keys))
 	})

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -74,48 +73,22 @@ func (h *halting) WatchWithContext(ctx context.Context, opts metav1.ListOptions)
 	if err != nil || opts.SendInitialEvents == nil {
 		return w, err
 	}
-	ctx, cancel := context.WithCancel(ctx)
-	c := &cutWatch{out: make(chan watch.Event), stop: cancel}
-	go func() {
-		defer close(c.out)
-		defer w.Stop()
-		for n := 0; !h.take(n); n++ {
-			select {
-			case e, open := <-w.ResultChan():
-				if !open {
-					return
-				}
-				select {
-				case c.out <- e:
-				case <-ctx.Done():
-					return
-				}
-			case <-ctx.Done():
-				return
-			}
+	n := 0
+	return watch.Filter(w, func(e watch.Event) (watch.Event, bool) {
+		if h.take(n) {
+			w.Stop()
+			return e, false
 		}
-	}()
-	return c, nil
+		n++
+		return e, true
+	}), nil
 }
-
-// cutWatch is a watch that ends early.
-type cutWatch struct {
-	out  chan watch.Event
-	stop func()
-}
-
-func (c *cutWatch) ResultChan() <-chan watch.Event { return c.out }
-func (c *cutWatch) Stop()                          { c.stop() }
 
 // eachHalt calls test in a bubble for each kind of store, for pages and for a stream, and for each
 // point at which a first state of seven objects can fail.
 func eachHalt(t *testing.T, test func(t *testing.T, opts options, store *informertest.Durable, at int)) {
 	t.Helper()
-	stores := map[string]options{"Durable": {}}
-	for name, queue := range map[string]informer.QueueKind{"DeltaFIFO": informer.QueueDeltaFIFO, "RealFIFO": informer.QueueRealFIFO} {
-		stores[name] = options{Queue: queue}
-	}
-	for name, opts := range stores {
+	for name, opts := range map[string]options{"Durable": {}, "DeltaFIFO": {Queue: informer.QueueDeltaFIFO}, "RealFIFO": {Queue: informer.QueueRealFIFO}} {
 		for how, mode := range map[string]informer.WatchListMode{"pages": informer.WatchListOff, "stream": informer.WatchListOn} {
 			points := 4 // pages
 			if mode == informer.WatchListOn {
@@ -162,13 +135,9 @@ func TestAFirstListThatFailsAnywhereSaysNothingThatIsNotTrue(t *testing.T) {
 		}
 		checkBookmark(t, store, "")
 		before := told(r)
-		if got, want := len(before), min(at*perPoint(opts), 7); got != want {
-			t.Errorf("told before the failure: %v, want %d events", before, want)
-		}
+		equal(t, "events before the failure", len(before), min(at*perPoint(opts), 7))
 		for _, e := range before {
-			if !strings.HasPrefix(e, "initial added ") {
-				t.Errorf("told before the failure: %s", e)
-			}
+			equal(t, "told before the failure", kindOf(e), "initial added")
 		}
 
 		_, _ = src.Delete(keyOf("o000"))
@@ -223,12 +192,8 @@ func TestARelistThatFailsAnywhereDeletesNothing(t *testing.T) {
 		checkView(t, r, src.source)
 		checkBookmark(t, store, src.ResourceVersion())
 		checkToldOnce(t, r)
-		got := told(r)[known:]
-		slices.Sort(got)
-		want := []string{"relist added o000", "relist added o007", "relist deleted o000", "relist deleted o003", "relist updated o005"}
-		if !slices.Equal(got, want) {
-			t.Errorf("told of the relist: %v, want %v", got, want)
-		}
+		equal(t, "told of the relist", sorted(told(r)[known:]),
+			"[relist added o000 relist added o007 relist deleted o000 relist deleted o003 relist updated o005]")
 	})
 }
 
@@ -248,10 +213,7 @@ func checkToldOnce(t *testing.T, r *recorder) {
 	t.Helper()
 	seen := map[string]bool{}
 	for _, e := range r.Events() {
-		obj := e.New
-		if obj == nil {
-			obj = e.Old
-		}
+		obj := e.Object()
 		state := fmt.Sprint(e.Type, " ", obj.Name, " ", obj.UID, "@", obj.ResourceVersion)
 		if e.Type == informer.EventDeleted {
 			state = fmt.Sprint(e.Type, " ", obj.Name, " ", obj.UID)

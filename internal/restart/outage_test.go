@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/klog/v2"
 
 	"github.com/customcacheinformer/informer"
 	"github.com/customcacheinformer/informer/informertest"
@@ -40,35 +39,35 @@ func sequences() []string {
 	return names
 }
 
-// refusals are ways in which a store fails for the objects of sequences. Each call of asked
+// refusal is a way in which a store fails for the objects of sequences. Each call of asked
 // counts one operation, and reports whether the bit mask of the object includes it.
-var refusals = map[string]func() func(op, name string, asked func() bool) error{
-	"a write is refused": func() func(string, string, func() bool) error {
-		return func(op, _ string, asked func() bool) error {
-			if op != "get" && asked() {
-				return errRefuses
-			}
-			return nil
-		}
-	},
-	"a get is refused": func() func(string, string, func() bool) error {
-		return func(op, _ string, asked func() bool) error {
-			if op == "get" && asked() {
-				return errRefuses
-			}
-			return nil
-		}
-	},
+type refusal func(op, name string, asked func() bool) error
+
+var refusals = map[string]func() refusal{
+	"a write is refused":                              refuseAll(false),
+	"a get is refused":                                refuseAll(true),
 	"a write fails and is then refused":               failThen(errDown, "write", errRefuses),
 	"a write takes effect, fails and is then refused": failThen(afterwards{errDown}, "write", errRefuses),
 	"a write takes effect, fails and cannot be read":  failThen(afterwards{errDown}, "get", errRefuses),
 	"a write takes effect and fails, twice":           failThen(afterwards{errDown}, "write", afterwards{errDown}),
 }
 
+// refuseAll refuses gets or writes.
+func refuseAll(gets bool) func() refusal {
+	return func() refusal {
+		return func(op, _ string, asked func() bool) error {
+			if (op == "get") == gets && asked() {
+				return errRefuses
+			}
+			return nil
+		}
+	}
+}
+
 // failThen makes a write fail with first, and then the next operation of the kind next, a
 // write or a get, with then.
-func failThen(first error, next string, then error) func() func(string, string, func() bool) error {
-	return func() func(string, string, func() bool) error {
+func failThen(first error, next string, then error) func() refusal {
+	return func() refusal {
 		failed := map[string]bool{}
 		return func(op, name string, asked func() bool) error {
 			if op != "get" {
@@ -108,7 +107,7 @@ func TestWhateverIsRefusedOfManyChangesAtOnceStoreAndWatchersAgree(t *testing.T)
 // sequencesThrough makes the changes of all sequences while the store is blocked, so that they
 // wait in the queue. The store then refuses some of them. At the end, each object is written
 // or deleted.
-func sequencesThrough(t *testing.T, queue informer.QueueKind, refuse func(op, name string, asked func() bool) error, way, then string) {
+func sequencesThrough(t *testing.T, queue informer.QueueKind, refuse refusal, way, then string) {
 	all := sequences()
 	tr := newTrial(t, queue)
 	start(t, tr.ci)
@@ -408,7 +407,7 @@ func throughAnOutage(t *testing.T, queue informer.QueueKind, store *plainStore, 
 		}
 	}})
 	all := []*growing{first}
-	startQuietly(t, inf)
+	start(t, inf)
 	<-inf.Synced()
 	checkStore(t, inf, src)
 
@@ -488,18 +487,4 @@ func newGrowing() *growing {
 		return nil
 	}
 	return g
-}
-
-// startQuietly runs inf until the test ends and discards its log.
-func startQuietly(t *testing.T, inf *ci) {
-	t.Helper()
-	ctx, cancel := context.WithCancel(klog.NewContext(context.WithoutCancel(t.Context()), klog.Logger{}))
-	done := make(chan error, 1)
-	go func() { done <- inf.Run(ctx) }()
-	t.Cleanup(func() {
-		cancel()
-		if err := <-done; err != nil {
-			t.Errorf("Run: %v", err)
-		}
-	})
 }

@@ -8,7 +8,6 @@ import (
 	"math/rand/v2"
 	"slices"
 	"strconv"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -35,10 +34,6 @@ type pagedStore struct {
 	turn  func(after string) // called before each page
 }
 
-func newPagedStore(size int) *pagedStore {
-	return &pagedStore{Durable: informertest.NewDurable(), size: size}
-}
-
 func (s *pagedStore) Scan(ctx context.Context, after string, limit int) ([]informer.Entry, error) {
 	s.pages.Add(1)
 	if s.fail.Load() {
@@ -50,10 +45,12 @@ func (s *pagedStore) Scan(ctx context.Context, after string, limit int) ([]infor
 	return s.Durable.Scan(ctx, after, min(limit, s.size))
 }
 
-// overPages runs a test in a bubble, with a store whose pages have size objects.
-func overPages(t *testing.T, size int, test func(t *testing.T, paged *pagedStore)) {
+// overPages runs a test in a bubble, with n objects and a store whose pages have size objects.
+func overPages(t *testing.T, n, size int, test func(t *testing.T, src *source, paged *pagedStore)) {
 	t.Helper()
-	synctest.Test(t, func(t *testing.T) { test(t, newPagedStore(size)) })
+	synctest.Test(t, func(t *testing.T) {
+		test(t, informertest.NewSource(numbered(n)...), &pagedStore{Durable: informertest.NewDurable(), size: size})
+	})
 }
 
 func numbered(n int) []configMap {
@@ -65,16 +62,13 @@ func numbered(n int) []configMap {
 }
 
 func TestADurableIsReadInPages(t *testing.T) {
-	overPages(t, 7, func(t *testing.T, paged *pagedStore) {
-		src := informertest.NewSource(numbered(50)...)
+	overPages(t, 50, 7, func(t *testing.T, src *source, paged *pagedStore) {
 		for _, obj := range src.Objects() {
 			must(t, paged.Apply(t.Context(), []informer.Change{testkit.Storing(obj)}, ""))
 		}
 		_, _ = src.Delete(keyOf("o004"))
 		_, _ = src.Create(object("new", "1"))
-		inf := newInformer(t, src, options{Durable: paged, Indexers: informer.Indexers[configMap]{
-			"value": func(obj configMap) ([]string, error) { return []string{obj.Data["value"]}, nil },
-		}})
+		inf := newInformer(t, src, options{Durable: paged, Indexers: indexers})
 		founder, late := &recorder{}, &recorder{}
 		addWatcher(t, inf, founder, informer.WatcherOptions{ResyncPeriod: time.Minute})
 		informertest.Run(t, inf)
@@ -85,22 +79,14 @@ func TestADurableIsReadInPages(t *testing.T) {
 			checkView(t, r, src)
 		}
 		checkStore(t, inf, src)
-		if got := len(founder.Events()); got != 50+2+50 {
-			t.Errorf("the first watcher got %d events", got)
-		}
-		if found, err := inf.ByIndex("value", "1"); err != nil || len(found) != 50 {
-			t.Errorf("found %d by index (%v)", len(found), err)
-		}
+		equal(t, "events of the first watcher", len(founder.Events()), 50+2+50)
+		equal(t, "events of the watcher that joined", len(late.Events()), 50)
+		checkFound(t, inf, 50)
 		n := 0
 		for range inf.All() {
 			n++
 		}
-		if n != 50 {
-			t.Errorf("All yielded %d", n)
-		}
-		if len(late.Events()) != 50 {
-			t.Errorf("the watcher that joined got %d events", len(late.Events()))
-		}
+		equal(t, "All yielded", n, 50)
 	})
 }
 
@@ -114,13 +100,12 @@ func TestJoiningOverPagesIsExact(t *testing.T) {
 	}
 	for round := range rounds {
 		random := rand.New(rand.NewPCG(uint64(round), 7))
-		overPages(t, 1+random.IntN(5), func(t *testing.T, paged *pagedStore) {
+		overPages(t, 20, 1+random.IntN(5), func(t *testing.T, src *source, paged *pagedStore) {
 			defer func() {
 				if t.Failed() {
 					t.Logf("seed %d", round)
 				}
 			}()
-			src := informertest.NewSource(numbered(20)...)
 			var mu sync.Mutex
 			over := false
 			paged.turn = func(string) {
@@ -145,8 +130,7 @@ func TestJoiningOverPagesIsExact(t *testing.T) {
 				defer mu.Unlock()
 				return random.IntN(n)
 			}
-			inf := newInformer(t, src, options{Durable: paged})
-			informertest.Run(t, inf)
+			inf := running(t, src, options{Durable: paged})
 			var all []*recorder
 			for range 4 {
 				for _, opts := range []informer.WatcherOptions{{}, {MaxBacklog: 2}, {MaxBacklog: -1}, {Workers: 3}} {
@@ -172,12 +156,9 @@ func TestJoiningOverPagesIsExact(t *testing.T) {
 }
 
 func TestAJoinWaitsForAStoreThatCannotBeRead(t *testing.T) {
-	overPages(t, 3, func(t *testing.T, paged *pagedStore) {
-		src := informertest.NewSource(numbered(10)...)
+	overPages(t, 10, 3, func(t *testing.T, src *source, paged *pagedStore) {
 		var errs errorLog
-		inf := newInformer(t, src, options{Durable: paged, ErrorHandler: errs.Handle})
-		early := joined(t, inf)
-		informertest.Run(t, inf)
+		inf, early := watched(t, src, options{Durable: paged, ErrorHandler: errs.Handle})
 		paged.turn = func(after string) { paged.fail.Store(after == "default/o002") }
 		late := &recorder{}
 		reg := addWatcher(t, inf, late, informer.WatcherOptions{MaxBacklog: 1})
@@ -188,10 +169,8 @@ func TestAJoinWaitsForAStoreThatCannotBeRead(t *testing.T) {
 		_, _ = src.Delete(keyOf("o008"))
 		sleepBubble(time.Minute)
 		checkView(t, early, src) // only the late watcher waits
-		select {
-		case <-reg.Synced():
+		if channel.Closed(reg.Synced()) {
 			t.Error("synced although a page is missing")
-		default:
 		}
 		if _, err := inf.List("", nil); err == nil {
 			t.Error("List returned no error")
@@ -216,8 +195,7 @@ func TestAJoinWaitsForAStoreThatCannotBeRead(t *testing.T) {
 // The informer retries the read with pauses of up to 5 s. Events must be merged in the meantime,
 // so that the log does not keep them all.
 func TestAWatcherOfAStoreThatCannotBeReadMerges(t *testing.T) {
-	overPages(t, 3, func(t *testing.T, paged *pagedStore) {
-		src := informertest.NewSource(numbered(10)...)
+	overPages(t, 10, 3, func(t *testing.T, src *source, paged *pagedStore) {
 		inf := newInformer(t, src, options{Durable: paged, ErrorHandler: ignore})
 		r := &recorder{}
 		reg := addWatcher(t, inf, r, informer.WatcherOptions{MaxBacklog: 2, ResyncPeriod: time.Minute})
@@ -239,10 +217,8 @@ func TestAWatcherOfAStoreThatCannotBeReadMerges(t *testing.T) {
 }
 
 func TestAJoinTakesItsTimeOnlyWhileTheStoreIsWritten(t *testing.T) {
-	overPages(t, 5, func(t *testing.T, paged *pagedStore) {
-		src := informertest.NewSource(numbered(50)...)
-		inf := newInformer(t, src, options{Durable: paged})
-		informertest.Run(t, inf)
+	overPages(t, 50, 5, func(t *testing.T, src *source, paged *pagedStore) {
+		inf := running(t, src, options{Durable: paged})
 		synctest.Wait() // Run may return while the last write of the list still ends
 		paged.turn = func(string) { time.Sleep(time.Millisecond) }
 		join := func() (took, reading time.Duration) {
@@ -268,8 +244,7 @@ func TestAJoinTakesItsTimeOnlyWhileTheStoreIsWritten(t *testing.T) {
 }
 
 func TestADrainDoesNotNeedTheRestOfAResync(t *testing.T) {
-	overPages(t, 3, func(t *testing.T, paged *pagedStore) {
-		src := informertest.NewSource(numbered(10)...)
+	overPages(t, 10, 3, func(t *testing.T, src *source, paged *pagedStore) {
 		inf := newInformer(t, src, options{Durable: paged, ErrorHandler: ignore, DrainTimeout: time.Minute})
 		r := &recorder{}
 		reg := addWatcher(t, inf, r, informer.WatcherOptions{MaxBacklog: 2, ResyncPeriod: time.Minute})
@@ -291,8 +266,7 @@ func TestADrainDoesNotNeedTheRestOfAResync(t *testing.T) {
 }
 
 func TestWhatWaitsForPagesIsDrained(t *testing.T) {
-	overPages(t, 2, func(t *testing.T, paged *pagedStore) {
-		src := informertest.NewSource(numbered(20)...)
+	overPages(t, 20, 2, func(t *testing.T, src *source, paged *pagedStore) {
 		inf := newInformer(t, src, options{Durable: paged, DrainTimeout: hour})
 		stop := informertest.Run(t, inf)
 		r := &recorder{Hook: func(context.Context, event) error { time.Sleep(time.Second); return nil }}
@@ -302,16 +276,13 @@ func TestWhatWaitsForPagesIsDrained(t *testing.T) {
 		synctest.Wait()
 		stop()
 		checkView(t, r, src)
-		if got := len(r.Events()); got != 21 {
-			t.Errorf("the watcher got %d events", got)
-		}
+		equal(t, "events", len(r.Events()), 21)
 	})
 }
 
 func TestARemovedWatcherReadsNoFurtherPage(t *testing.T) {
-	overPages(t, 2, func(t *testing.T, paged *pagedStore) {
-		inf := newInformer(t, informertest.NewSource(numbered(20)...), options{Durable: paged})
-		informertest.Run(t, inf)
+	overPages(t, 20, 2, func(t *testing.T, src *source, paged *pagedStore) {
+		inf := running(t, src, options{Durable: paged})
 		hold := make(chan struct{})
 		reg := addWatcher(t, inf, &recorder{Hook: func(context.Context, event) error { <-hold; return nil }}, informer.WatcherOptions{})
 		synctest.Wait()
@@ -320,9 +291,7 @@ func TestARemovedWatcherReadsNoFurtherPage(t *testing.T) {
 		close(hold)
 		<-reg.Stopped()
 		synctest.Wait()
-		if got := paged.pages.Load(); got != before {
-			t.Errorf("read %d more pages", got-before)
-		}
+		equal(t, "further pages", paged.pages.Load()-before, 0)
 	})
 }
 
@@ -352,19 +321,12 @@ func TestADurableWithIndexesOfItsOwnIsNotReadAtTheStart(t *testing.T) {
 		src, store := informertest.NewSource(numbered(2000)...), informertest.NewDurable()
 		oneRun(t, src, store, options{})
 		store = store.Reopen()
-		inf := newInformer(t, src, options{Durable: indexedDurable{store, cache.Indexers{}}})
-		informertest.Run(t, inf)
-		if got := store.Calls("scan"); got != 1 { // one object, to learn whether the store is empty
-			t.Errorf("the store was scanned %d times", got)
-		}
-		if got := inf.Health().Objects; got != -1 {
-			t.Errorf("Health counts %d objects although the store was not counted", got)
-		}
+		inf := running(t, src, options{Durable: indexedDurable{store, cache.Indexers{}}})
+		equal(t, "scans", store.Calls("scan"), 1) // one object, to learn whether the store is empty
+		equal(t, "objects, which were not counted", inf.Health().Objects, -1)
 		_, _ = src.Create(object("new", "1"))
 		synctest.Wait()
-		if got := inf.Health().Objects; got != -1 {
-			t.Errorf("after an add to a store of unknown size Health counts %d objects", got)
-		}
+		equal(t, "objects after an add", inf.Health().Objects, -1)
 		checkStore(t, inf, src)
 		if found, err := inf.List("default", nil); err != nil || len(found) != 2001 {
 			t.Errorf("%d objects of the namespace: %v", len(found), err)
@@ -381,59 +343,45 @@ func (stuckDurable) Scan(context.Context, string, int) ([]informer.Entry, error)
 
 func TestAScanThatDoesNotAdvanceIsAnError(t *testing.T) {
 	inf := newInformer(t, informertest.NewSource[configMap](), options{Durable: stuckDurable{informertest.NewDurable()}})
-	if _, err := inf.List("", nil); err == nil || !strings.Contains(err.Error(), "default/a") {
-		t.Errorf("List: %v", err)
-	}
-	if found, err := inf.List("default", nil); err == nil {
-		t.Errorf("List of a namespace: %v", found)
+	for _, namespace := range []string{"", "default"} {
+		_, err := inf.List(namespace, nil)
+		errorSays(t, err, "default/a")
 	}
 }
 
 func TestWhoHasSeenEnoughReadsNoFurtherPage(t *testing.T) {
-	overPages(t, 2, func(t *testing.T, paged *pagedStore) {
-		inf := newInformer(t, informertest.NewSource(numbered(20)...), options{Durable: paged})
-		informertest.Run(t, inf)
+	overPages(t, 20, 2, func(t *testing.T, src *source, paged *pagedStore) {
+		inf := running(t, src, options{Durable: paged})
 		before := paged.pages.Load()
 		for key := range inf.All() {
 			if key.Name == "o002" {
 				break
 			}
 		}
-		if got := paged.pages.Load() - before; got != 2 {
-			t.Errorf("read %d pages; the first three objects are on two", got)
-		}
+		equal(t, "pages", paged.pages.Load()-before, 2) // on which the first three objects are
 	})
 }
 
 func TestAnIndexThatCannotBeFilledIsNotThere(t *testing.T) {
-	overPages(t, 3, func(t *testing.T, paged *pagedStore) {
-		inf := newInformer(t, informertest.NewSource(numbered(10)...), options{Durable: paged})
-		informertest.Run(t, inf)
+	overPages(t, 10, 3, func(t *testing.T, src *source, paged *pagedStore) {
+		inf := running(t, src, options{Durable: paged})
 		view := inf.SharedIndexInformer()
 		paged.fail.Store(true)
-		if err := view.AddIndexers(byValue()); err == nil || !strings.Contains(err.Error(), "cannot be read") {
-			t.Errorf("AddIndexers: %v", err)
-		}
+		errorSays(t, view.AddIndexers(byValue()), "cannot be read")
 		paged.fail.Store(false)
 		if view.GetIndexer().GetIndexers()["value"] != nil {
 			t.Error("the index exists although it could not be filled")
 		}
-		if found, err := inf.ByIndex("value", "1"); err == nil {
-			t.Errorf("found %d objects by the index", len(found))
-		}
-		if err := view.AddIndexers(byValue()); err != nil {
-			t.Errorf("AddIndexers, again: %v", err)
-		}
-		if found, err := inf.ByIndex("value", "1"); err != nil || len(found) != 10 {
-			t.Errorf("in the end found %d objects by the index (%v)", len(found), err)
-		}
+		_, err := inf.ByIndex("value", "1")
+		errorSays(t, err, "value")
+		noError(t, view.AddIndexers(byValue()))
+		checkFound(t, inf, 10)
 	})
 }
 
 func TestWhoReadsByAnIndexThatCannotBeFilledGetsAnAnswer(t *testing.T) {
-	overPages(t, 3, func(t *testing.T, paged *pagedStore) {
-		inf := newInformer(t, informertest.NewSource(numbered(10)...), options{Durable: paged})
-		informertest.Run(t, inf)
+	overPages(t, 10, 3, func(t *testing.T, src *source, paged *pagedStore) {
+		inf := running(t, src, options{Durable: paged})
 		synctest.Wait()
 		reading, dropped := make(chan struct{}), make(chan struct{})
 		var pages atomic.Int64
@@ -441,11 +389,7 @@ func TestWhoReadsByAnIndexThatCannotBeFilledGetsAnAnswer(t *testing.T) {
 		paged.turn = func(string) {
 			switch pages.Add(1) {
 			case 1: // a page for filling the index; its next page fails
-				find.Go(func() {
-					if found, err := inf.ByIndex("value", "1"); err != nil || len(found) != 10 {
-						t.Errorf("found %d (%v)", len(found), err)
-					}
-				})
+				find.Go(func() { checkFound(t, inf, 10) })
 				<-reading
 				paged.fail.Store(true)
 			case 2: // a page for ByIndex
@@ -453,9 +397,7 @@ func TestWhoReadsByAnIndexThatCannotBeFilledGetsAnAnswer(t *testing.T) {
 				<-dropped
 			}
 		}
-		if err := inf.SharedIndexInformer().AddIndexers(byValue()); err == nil {
-			t.Error("the index could be filled")
-		}
+		errorSays(t, inf.SharedIndexInformer().AddIndexers(byValue()), "cannot be read")
 		paged.fail.Store(false)
 		close(dropped)
 		find.Wait()

@@ -36,8 +36,7 @@ func TestEachObjectThatCannotBeIndexedIsReportedOnce(t *testing.T) {
 				_ = store.Add(obj)
 			}
 			var errs errorLog
-			inf := newInformer(t, src, options{Store: store, ErrorHandler: errs.Handle, Indexers: indexers})
-			informertest.Run(t, inf)
+			running(t, src, options{Store: store, ErrorHandler: errs.Handle, Indexers: indexers})
 			equal(t, "reports", len(errs.Take()), 2)
 			_, _ = src.Delete(keyOf("bad1"))
 			synctest.Wait()
@@ -72,8 +71,7 @@ func TestAListingBelongsToTheStore(t *testing.T) {
 	eachQueue(t, func(t *testing.T, queue informer.QueueKind) {
 		store := &cachingStore{Store: cache.NewStore(cache.MetaNamespaceKeyFunc)}
 		src := informertest.NewSource(objects("a", "b")...)
-		inf := newInformer(t, src, options{Queue: queue, Store: store})
-		informertest.Run(t, inf)
+		inf := running(t, src, options{Queue: queue, Store: store})
 		for range 3 {
 			joined(t, inf).Expect(t, "added default/a", "added default/b")
 		}
@@ -104,8 +102,7 @@ func TestAnObjectIsFoundOnlyByTheValueItHas(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := newPlainStore()
 		src := informertest.NewSource(object("a", "x"))
-		inf := newInformer(t, src, options{Store: store, ErrorHandler: ignore, Indexers: indexers})
-		informertest.Run(t, inf)
+		inf := running(t, src, options{Store: store, ErrorHandler: ignore, Indexers: indexers})
 		checkNames(t, "before", "a")(inf.ByIndex("value", "x"))
 		written := false
 		store.After = func(op, _ string) error {

@@ -112,8 +112,7 @@ func TestAVersionIsReachedWhenEverythingBeforeItIsStored(t *testing.T) {
 	eachQueue(t, func(t *testing.T, queue informer.QueueKind) {
 		store := newPlainStore()
 		src := informertest.NewSource(objects("first", "a", "b")...)
-		inf := newInformer(t, src, options{Queue: queue, Store: store, ErrorHandler: ignore})
-		informertest.Run(t, inf)
+		inf := running(t, src, options{Queue: queue, Store: store, ErrorHandler: ignore})
 		synctest.Wait()
 		failFor := func(name string) {
 			store.SetFail(func(_, key string) error {
@@ -206,8 +205,7 @@ func TestReadingWorksOverStoresWithAndWithoutIndexes(t *testing.T) {
 			elsewhere.Namespace = "elsewhere"
 			src := informertest.NewSource(object("a", "x"), object("b", "y"), object("c", "x"), elsewhere)
 			var errs errorLog
-			inf := newInformer(t, src, options{Store: store, Indexers: indexers, ErrorHandler: errs.Handle})
-			informertest.Run(t, inf)
+			inf := running(t, src, options{Store: store, Indexers: indexers, ErrorHandler: errs.Handle})
 			checkNames(t, "all", "a a b c")(inf.List("", nil))
 			checkNames(t, "namespace", "a b c")(inf.List("default", nil))
 			checkNames(t, "labels", "a a c")(inf.List("", labels.SelectorFromSet(labels.Set{"value": "x"})))

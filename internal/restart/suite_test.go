@@ -7,13 +7,17 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/client-go/tools/cache"
+	"k8s.io/klog/v2"
 
 	"github.com/customcacheinformer/informer"
 	"github.com/customcacheinformer/informer/informertest"
 	"github.com/customcacheinformer/informer/internal/testkit"
 )
 
-func TestMain(m *testing.M) { informertest.Main(m) }
+func TestMain(m *testing.M) {
+	klog.SetLogger(klog.Logger{}) // most tests provoke errors
+	informertest.Main(m)
+}
 
 // Short names for the helpers that the test packages share.
 type (
@@ -88,12 +92,28 @@ func begun(t *testing.T, lw cache.ListerWatcher, opts options) (inf *ci, r *reco
 	return inf, r, start(t, inf)
 }
 
+// running returns an informer that has synced, and runs until the end of the test.
+func running(t *testing.T, lw cache.ListerWatcher, opts options) *ci {
+	t.Helper()
+	inf := newInformer(t, lw, opts)
+	informertest.Run(t, inf)
+	return inf
+}
+
 // joined adds a watcher to inf.
 func joined(t *testing.T, inf *ci) *recorder {
 	t.Helper()
 	r := &recorder{}
 	addWatcher(t, inf, r, informer.WatcherOptions{})
 	return r
+}
+
+// checkFound fails the test unless n objects have the value 1.
+func checkFound(t *testing.T, inf *ci, n int) {
+	t.Helper()
+	if found, err := inf.ByIndex("value", "1"); err != nil || len(found) != n {
+		t.Errorf("found %d objects by the index, want %d (%v)", len(found), n, err)
+	}
 }
 
 // checkTold fails the test unless want are the events of r. Those of an initial state come in no
