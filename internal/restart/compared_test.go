@@ -3,12 +3,12 @@ package restart_test
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -49,15 +49,9 @@ func TestAListAfterOneThatFailedTellsWhatMayHaveChanged(t *testing.T) {
 			known := len(told(r))
 			src.failAt(-1)
 			sleepBubble(time.Minute)
-			var again []string
-			for _, e := range told(r)[known:] {
-				if strings.Contains(e, "updated") {
-					again = append(again, e)
-				}
-			}
-			if diff := cmp.Diff(tc.again, again); diff != "" || known != 2 {
-				t.Errorf("told %d objects before the failure; told again (-want +got):\n%s", known, diff)
-			}
+			again := slices.DeleteFunc(told(r)[known:], func(e string) bool { return !strings.Contains(e, "updated") })
+			equal(t, "told again", again, tc.again)
+			equal(t, "objects told before the failure", known, 2)
 		})
 	}
 }
@@ -74,9 +68,7 @@ func TestWithShareListsAreTakenInEarly(t *testing.T) {
 			r := joined(t, inf)
 			start(t, inf)
 			synctest.Wait()
-			if n := len(told(r)); n != want {
-				t.Errorf("with Intake %d, %d objects were told of a list that fails, want %d", intake, n, want)
-			}
+			equal(t, fmt.Sprintf("objects told of a list that fails, with Intake %d", intake), len(told(r)), want)
 		})
 	}
 }

@@ -3,8 +3,6 @@ package restart_test
 import (
 	"context"
 	"errors"
-	"fmt"
-	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -79,17 +77,12 @@ func TestAStoreThatDoesNotFindItsObjectsEndsRun(t *testing.T) {
 					t.Errorf("%s: %v", what, err)
 				}
 				for _, says := range []string{"default/", inf.Health().Store, "MetaNamespaceKeyFunc", "NewSink"} {
-					if !strings.Contains(fmt.Sprint(err), says) {
-						t.Errorf("%s: %v does not say %s", what, err, says)
-					}
+					errorSays(t, err, says)
 				}
 			}
-			if !errors.Is(ready, informer.ErrStopped) || !errors.Is(waits, informer.ErrStopped) {
-				t.Errorf("Ready: %v, WaitForSync: %v", ready, waits)
-			}
-			if got := errs.Take(); len(got) != 1 {
-				t.Errorf("reported %v", got)
-			}
+			errorIs(t, ready, informer.ErrStopped)
+			errorIs(t, waits, informer.ErrStopped)
+			equal(t, "reports", len(errs.Take()), 1)
 			if name != "the first get fails once" { // the second object was looked for
 				told.Expect(t)
 			}

@@ -16,18 +16,6 @@ import (
 	"github.com/customcacheinformer/informer/internal/version"
 )
 
-// past knows the state of a source at each version: the version of each object, by name.
-type past struct{ states map[string]map[string]string }
-
-// note keeps the present state of the source.
-func (p *past) note(src *source) {
-	state := map[string]string{}
-	for _, obj := range src.Objects() {
-		state[obj.Name] = obj.ResourceVersion
-	}
-	p.states[src.ResourceVersion()] = state
-}
-
 // versionFollower is a watcher that keeps its state wherever OnVersion promises that it is exact.
 type versionFollower struct {
 	t       *testing.T
@@ -98,10 +86,10 @@ func (f *versionFollower) keep() {
 }
 
 // check compares the states with those of the source.
-func (f *versionFollower) check(p *past) {
+func (f *versionFollower) check(src *followed) {
 	f.t.Helper()
 	for _, e := range f.exact {
-		if want, known := p.states[e.version]; !known || !maps.Equal(e.state, want) {
+		if want, known := src.states[e.version]; !known || !maps.Equal(e.state, want) {
 			f.t.Errorf("at version %s the watcher had %v, want %v", e.version, e.state, want)
 		}
 	}
@@ -115,17 +103,31 @@ func number(version string) int {
 	return n
 }
 
-// followed is a source with its past, and the storms over it.
+// followed is a source that knows its state at each version, and the storms over it.
 type followed struct {
 	*source
-	past *past
-	rnd  *rand.Rand
+	states map[string]map[string]string // by version: the version of each object, by name
+	rnd    *rand.Rand
 }
 
 func newFollowed(rnd *rand.Rand) *followed {
-	f := &followed{source: informertest.NewSource(numbered(5)...), past: &past{states: map[string]map[string]string{}}, rnd: rnd}
-	f.past.note(f.source)
+	f := &followed{informertest.NewSource(numbered(5)...), map[string]map[string]string{}, rnd}
+	f.note()
 	return f
+}
+
+// note keeps the present state.
+func (f *followed) note() {
+	state := map[string]string{}
+	for _, obj := range f.Objects() {
+		state[obj.Name] = obj.ResourceVersion
+	}
+	f.states[f.ResourceVersion()] = state
+}
+
+func (f *followed) change(name string) {
+	f.Apply(object(name, "2"))
+	f.note()
 }
 
 // storm makes changes, and disturbs the source.
@@ -151,7 +153,7 @@ func (f *followed) storm(steps int) {
 		default:
 			time.Sleep(time.Duration(f.rnd.IntN(3000)) * time.Millisecond)
 		}
-		f.past.note(f.source)
+		f.note()
 		if f.rnd.IntN(3) == 0 {
 			synctest.Wait()
 		}
@@ -192,10 +194,8 @@ func TestAWatcherThatFollowsVersionsHasTheExactStateOfEach(t *testing.T) {
 				src.storm(rnd.IntN(40))
 				sleepBubble(time.Hour)
 				for _, f := range []*versionFollower{first, later} {
-					if f.version != src.ResourceVersion() {
-						t.Errorf("round %d: at the end the follower is at version %q, want %s", round, f.version, src.ResourceVersion())
-					}
-					f.check(src.past)
+					equal(t, "version at the end", f.version, src.ResourceVersion())
+					f.check(src)
 					checked, ceased = checked+len(f.exact), ceased+f.ceased
 				}
 				stop()
@@ -217,14 +217,13 @@ func TestAWatcherThatFollowsVersionsHasTheExactStateOfEach(t *testing.T) {
 
 func TestAWatcherBeginsWithTheVersionOfTheDurable(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		src := newFollowed(rand.New(rand.NewPCG(1, 1)))
+		src := newFollowed(nil)
 		store := informertest.NewDurable()
 		stop := start(t, newInformer(t, src.source, options{Durable: store}))
 		sleepBubble(time.Minute)
 		stop()
 		before := src.ResourceVersion()
-		src.Apply(object("o001", "2"))
-		src.past.note(src.source)
+		src.change("o001")
 
 		inf := newInformer(t, src.source, options{Durable: store.Reopen()})
 		var versions []string
@@ -232,56 +231,42 @@ func TestAWatcherBeginsWithTheVersionOfTheDurable(t *testing.T) {
 		f := follow(t, inf)
 		start(t, inf)
 		sleepBubble(time.Minute)
-		if len(versions) == 0 || versions[0] != before {
-			t.Errorf("the versions are %v, want %s first", versions, before)
-		}
-		f.check(src.past)
-		if f.version != src.ResourceVersion() || f.ceased > 0 {
-			t.Errorf("the follower is at version %s, and ceased to be exact %d times; want %s and 0", f.version, f.ceased, src.ResourceVersion())
-		}
+		equal(t, "the first version", versions[0], before)
+		f.check(src)
+		equal(t, "version", f.version, src.ResourceVersion())
+		equal(t, "how often the state ceased to be exact", f.ceased, 0)
 	})
 }
 
 func TestARefusedObjectEndsTheExactState(t *testing.T) {
-	for name, newStore := range map[string]func() (opts options, fail func(func(op, key string) error)){
-		"plain": func() (options, func(func(op, key string) error)) {
-			s := informertest.NewStore(nil)
-			return options{Store: s}, s.Fail
-		},
-		"Durable": func() (options, func(func(op, key string) error)) {
-			s := informertest.NewDurable()
-			return options{Durable: s}, s.Fail
-		},
-	} {
-		inBubble(t, name, func(t *testing.T) {
-			src := newFollowed(rand.New(rand.NewPCG(1, 1)))
-			opts, fail := newStore()
-			opts.Queue, opts.ErrorHandler = informer.QueueRealFIFO, ignore
+	for _, kind := range []string{"plain", "Durable"} {
+		inBubble(t, kind, func(t *testing.T) {
+			src := newFollowed(nil)
+			opts := options{Queue: informer.QueueRealFIFO, ErrorHandler: ignore}
+			plain, durable := informertest.NewStore(nil), informertest.NewDurable()
+			fail := durable.Fail
+			if kind == "plain" {
+				opts.Store, fail = plain, plain.Fail
+			} else {
+				opts.Durable = durable
+			}
 			inf := newInformer(t, src.source, opts)
 			f := follow(t, inf)
 			start(t, inf)
 			sleepBubble(time.Minute)
-			if f.version != src.ResourceVersion() {
-				t.Fatalf("the follower is at version %q, want %s", f.version, src.ResourceVersion())
-			}
+			equal(t, "version", f.version, src.ResourceVersion())
 			fail(func(op, key string) error {
 				if key == "default/o001" && (op == "apply" || op == "update") {
-					return fmt.Errorf("too large: %w", informer.ErrPermanent)
+					return errRefuses
 				}
 				return nil
 			})
-			src.Apply(object("o001", "2"))
-			src.past.note(src.source)
+			src.change("o001")
 			synctest.Wait()
-			if f.version != "" {
-				t.Errorf("after an object was refused the follower is at version %q, want none", f.version)
-			}
-			src.Apply(object("o002", "2"))
-			src.past.note(src.source)
+			equal(t, "version after an object was refused", f.version, "")
+			src.change("o002")
 			sleepBubble(time.Minute)
-			if f.version != "" {
-				t.Errorf("later the follower is at version %q, want none", f.version)
-			}
+			equal(t, "version later", f.version, "")
 		})
 	}
 }
@@ -297,22 +282,18 @@ func TestOnVersionNeedsAnOrderOfVersions(t *testing.T) {
 		inf  *ci
 		opts informer.WatcherOptions
 	}{
-		"DeltaFIFO":  {newInformer(t, src, options{}), unmerged},
-		"MaxBacklog": {newInformer(t, src, ordered), merging},
-		"Workers":    {newInformer(t, src, ordered), workers},
-		"Retry":      {newInformer(t, src, ordered), retry},
+		"QueueRealFIFO": {newInformer(t, src, options{}), unmerged},
+		"MaxBacklog":    {newInformer(t, src, ordered), merging},
+		"Workers":       {newInformer(t, src, ordered), workers},
+		"Retry":         {newInformer(t, src, ordered), retry},
 	} {
-		if _, err := test.inf.AddWatcher(follower, test.opts); err == nil {
-			t.Errorf("%s: no error", name)
-		} else {
-			t.Log(err)
-		}
+		_, err := test.inf.AddWatcher(follower, test.opts)
+		errorSays(t, err, name)
 	}
 	spaces, err := informer.NewInNamespaces(src.Namespace, []string{"a", "b"}, ordered)
 	must(t, err)
-	if _, err := spaces.AddWatcher(follower, unmerged); err == nil {
-		t.Error("several namespaces: no error")
-	}
+	_, err = spaces.AddWatcher(follower, unmerged)
+	errorSays(t, err, "namespaces")
 }
 
 func TestAPanicOfOnVersionCanBeRecovered(t *testing.T) {
