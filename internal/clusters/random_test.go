@@ -23,14 +23,18 @@ var turns = flag.Int("turns", 3000, "deeds of TestRandomClusters with each seed 
 
 // Clusters come, go, break, change their credentials and swap their names at any time, and all watchers follow.
 func TestRandomClusters(t *testing.T) {
+	eachSeed(t, func(t *testing.T, seed uint64) {
+		each(t, func(t *testing.T, opts options) { randomTurns(t, opts, seed) })
+	})
+}
+
+func eachSeed(t *testing.T, test func(t *testing.T, seed uint64)) {
 	seeds := []uint64{1, 2, 3, rand.Uint64()}
 	if *seed != 0 {
 		seeds = []uint64{*seed}
 	}
 	for _, seed := range seeds {
-		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
-			each(t, func(t *testing.T, opts options) { randomTurns(t, opts, seed) })
-		})
+		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) { test(t, seed) })
 	}
 }
 
