@@ -76,23 +76,16 @@ func observe(t *testing.T, lw cache.ListerWatcher, opts anyOptions) *observed {
 		defer o.mu.Unlock()
 		o.told = append(o.told, err.Error())
 	}
-	inf, err := informer.NewFrom(lw, opts)
-	if err != nil {
-		t.Fatal(err)
-	}
-	o.CustomCacheInformer = inf
-	_, err = inf.AddWatcher(informer.WatcherFunc[informer.AnyObject](func(_ context.Context, e informer.Event[informer.AnyObject]) error {
+	o.CustomCacheInformer = must(informer.NewFrom(lw, opts))
+	must(o.AddWatcher(informer.WatcherFunc[informer.AnyObject](func(_ context.Context, e informer.Event[informer.AnyObject]) error {
 		if e.Type == informer.EventDeleted {
 			o.mu.Lock()
 			defer o.mu.Unlock()
 			o.deleted = append(o.deleted, e.Old.GetName())
 		}
 		return nil
-	}), informer.WatcherOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	runUntilTheEnd(t, func(ctx context.Context) { _ = inf.Run(ctx) })
+	}), informer.WatcherOptions{}))
+	runUntilTheEnd(t, func(ctx context.Context) { _ = o.Run(ctx) })
 	return o
 }
 
@@ -253,6 +246,20 @@ func TestAFirstListWithoutAVersionIsTakenInAndShown(t *testing.T) {
 	})
 }
 
+func TestVersionsThatCannotBeComparedCannotBeWaitedFor(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWire()
+		w.Odd(toLists(testkit.Says(200, notTheList["a list with an odd version"])))
+		o := observe(t, typedClient(w), anyOptions{})
+		<-o.Synced()
+		for version, says := range map[string]string{"7": "the source's versions cannot be compared", "": "empty"} {
+			if err := o.WaitForVersion(t.Context(), "", version); err == nil || !strings.Contains(err.Error(), says) {
+				t.Errorf("WaitForVersion %q: %v", version, err)
+			}
+		}
+	})
+}
+
 // The objects of a stream have a kind, too.
 func TestAStreamOfAnotherKindIsReplacedByAList(t *testing.T) {
 	for _, intake := range []informer.IntakeMode{informer.IntakeWhole, informer.IntakeEarly} {
@@ -338,10 +345,7 @@ func TestAnAnswerThatIsNotTheListOfAPartDeletesNothing(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				w := newWire()
 				d := &turns{lw: client(w)}
-				inf, err := informer.NewFrom(d, anyOptions{WatchList: informer.WatchListOff, ErrorHandler: ignore})
-				if err != nil {
-					t.Fatal(err)
-				}
+				inf := must(informer.NewFrom(d, anyOptions{WatchList: informer.WatchListOff, ErrorHandler: ignore}))
 				informertest.Run(t, inf)
 				w.Odd(toLists(testkit.Says(200, notTheList["an empty list of another kind"])))
 				close(d.changed)

@@ -58,9 +58,7 @@ func TestAWatchThatLastsTooLongGoesOnWhileItBringsSomething(t *testing.T) {
 		if asked, received, told := p.counts(); asked != 0 || received != 60 || told != 0 {
 			t.Errorf("%d requests, %d calls of the sink, %d reports", asked, received, told)
 		}
-		p.mu.Lock()
-		p.log = nil
-		p.mu.Unlock()
+		p.forget()
 		p.after(61*time.Second, lines("watch from 6"), nil, nil)
 	})
 }

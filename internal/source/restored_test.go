@@ -1,16 +1,12 @@
 package source_test
 
 import (
-	"errors"
 	"io"
 	"net/http"
 	"strings"
-	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
-
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/customcacheinformer/informer"
 	"github.com/customcacheinformer/informer/informertest"
@@ -49,97 +45,6 @@ func TestAServerThatWentBackIsNoticedAtAWarmStart(t *testing.T) {
 			t.Errorf("changed is %q", got)
 		}
 		checkKept(t, store, src.ResourceVersion())
-	})
-}
-
-func TestAServerThatWentBackIsNoticedAfterAnOutage(t *testing.T) {
-	for name, cause := range map[string]error{
-		"the watch is tried again": dialing(syscall.ECONNREFUSED), // the reflector retries by itself
-		"listed first":             dialing(errors.New("no route")),
-		"a gateway answers":        apierrors.NewServiceUnavailable("no upstream"),
-		"too many requests":        apierrors.NewTooManyRequests("storage is (re)initializing", 1),
-		"a proxy sends HTML":       errors.New("<html>"),
-	} {
-		t.Run(name, func(t *testing.T) {
-			eachQueue(t, func(t *testing.T, queue informer.QueueKind) {
-				src := informertest.NewSource(object("a", "1"), object("b", "1"))
-				backup := src.ResourceVersion()
-				_, _ = src.Update(object("a", "2"))
-				_, _ = src.Delete(keyOf("b"))
-				server := &away{Source: src, Cause: cause}
-				var errs errorLog
-				inf, r := watched(t, server, options{Queue: queue, ErrorHandler: errs.Handle})
-
-				server.Gone.Store(true)
-				if err := src.Restore(backup); err != nil {
-					t.Fatal(err)
-				}
-				_, _ = src.Update(object("a", "3")) // gets the version that the store has of a
-				sleepBubble(10 * time.Second)
-				server.Gone.Store(false)
-				n := len(src.Requests())
-				sleepBubble(2 * time.Minute)
-				// After two answers that are not from an API server, no third probe comes before the list.
-				if got := strings.TrimPrefix(asked(src, n), "probe, "); !strings.HasPrefix(got, "list, watch") && !strings.HasPrefix(got, "stream") {
-					t.Errorf("the source was asked for: %s", got)
-				}
-				checkView(t, r, src)
-				checkStore(t, inf, src)
-				if got := r.View()[keyOf("a")].Data["value"]; got != "3" {
-					t.Errorf("a is %q", got)
-				}
-				got := errs.Take()
-				if !strings.Contains(got[len(got)-1].Error(), "gone back in time") {
-					t.Errorf("reported: %v", got)
-				}
-			})
-		})
-	}
-}
-
-func TestAServerThatWasAwayIsProbedOnce(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		src := informertest.NewSource(object("a", "1"))
-		server := &away{Source: src, Cause: dialing(syscall.ECONNREFUSED)}
-		var errs errorLog
-		inf := newInformer(t, server, options{ErrorHandler: errs.Handle})
-		informertest.Run(t, inf)
-		sleepBubble(10 * time.Second)
-		at, n := src.ResourceVersion(), len(src.Requests())
-		server.Gone.Store(true)
-		src.Disconnect()
-		sleepBubble(10 * time.Second)
-		server.Gone.Store(false)
-		sleepBubble(hour)
-		if got, want := asked(src, n), "probe, watch from "+at; !strings.HasPrefix(got, want) || strings.Count(got, "probe") > 1 {
-			t.Errorf("the source was asked for: %s\nwant: %s", got, want)
-		}
-		if got := errs.Take(); len(got) != 1 {
-			t.Errorf("reported: %v", got)
-		}
-	})
-}
-
-// TestAServerThatWentBackIsNoticedThoughItFailsInTwoWays fails watches first, and then the probe.
-func TestAServerThatWentBackIsNoticedThoughItFailsInTwoWays(t *testing.T) {
-	eachQueue(t, func(t *testing.T, queue informer.QueueKind) {
-		src := informertest.NewSource(object("a", "1"))
-		backup := src.ResourceVersion()
-		_, _ = src.Update(object("a", "2"))
-		_, _ = src.Update(object("a", "lost"))
-		_, r := watched(t, src, options{Queue: queue, ErrorHandler: ignore})
-		throttled := apierrors.NewTooManyRequests("storage is (re)initializing", 1)
-		src.Fail("watch", dialing(syscall.ECONNREFUSED), 1)
-		src.Fail("watch", throttled, 1)
-		src.Fail("list", throttled, 1)
-		if err := src.Restore(backup); err != nil {
-			t.Fatal(err)
-		}
-		_, _ = src.Update(object("a", "3"))
-		sleepBubble(2 * time.Minute)
-		if got := r.View()[keyOf("a")].Data["value"]; got != "3" {
-			t.Errorf("a is %q", got)
-		}
 	})
 }
 

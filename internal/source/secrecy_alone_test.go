@@ -38,28 +38,22 @@ func (l *oddList[Item]) DeepCopyObject() runtime.Object { return l }
 func TestNoReportContainsAnObject(t *testing.T) {
 	const noList = " is no list: its items are no API objects"
 	for name, c := range map[string]struct {
-		script func() []answer
+		script []answer
 		says   string
 	}{
-		"an object instead of a list":      {func() []answer { return []answer{{list: secret()}} }, "*v1.Secret is no list: "},
-		"a loose object instead of a list": {func() []answer { return []answer{{list: looseSecret()}} }, "*unstructured.Unstructured is no list: it has no items"},
-		"a list of strings":                {func() []answer { return []answer{{list: &oddList[string]{Items: []string{password}}}} }, noList},
-		"a list of data": {func() []answer {
-			return []answer{{list: &oddList[map[string]string]{Items: []map[string]string{secret().StringData}}}}
-		}, noList},
-		"a list of anything": {func() []answer { return []answer{{list: &oddList[any]{Items: []any{password}}}} }, noList},
-		"a page of data": {func() []answer {
-			return []answer{{list: &oddList[string]{ListMeta: metav1.ListMeta{Continue: "2"}, Items: []string{password}}}}
-		}, noList},
-		"an object instead of a status": {func() []answer { return []answer{lists("5"), sends(watch.Event{Type: watch.Error, Object: secret()})} }, "the watch reports an error with a *v1.Secret"},
-		"an object instead of an event": {func() []answer { return []answer{lists("5"), sends(watch.Event{Type: "ODD", Object: secret()})} }, "unknown type of watch event"},
-		"a loose object instead of a status": {func() []answer {
-			return []answer{lists("5"), sends(watch.Event{Type: watch.Error, Object: looseSecret()})}
-		}, "the watch reports an error with a *unstructured.Unstructured"},
+		"an object instead of a list":        {[]answer{{list: secret()}}, "*v1.Secret is no list: "},
+		"a loose object instead of a list":   {[]answer{{list: looseSecret()}}, "*unstructured.Unstructured is no list: it has no items"},
+		"a list of strings":                  {[]answer{{list: &oddList[string]{Items: []string{password}}}}, noList},
+		"a list of data":                     {[]answer{{list: &oddList[map[string]string]{Items: []map[string]string{secret().StringData}}}}, noList},
+		"a list of anything":                 {[]answer{{list: &oddList[any]{Items: []any{password}}}}, noList},
+		"a page of data":                     {[]answer{{list: &oddList[string]{ListMeta: metav1.ListMeta{Continue: "2"}, Items: []string{password}}}}, noList},
+		"an object instead of a status":      {[]answer{lists("5"), sends(watch.Event{Type: watch.Error, Object: secret()})}, "the watch reports an error with a *v1.Secret"},
+		"an object instead of an event":      {[]answer{lists("5"), sends(watch.Event{Type: "ODD", Object: secret()})}, "unknown type of watch event"},
+		"a loose object instead of a status": {[]answer{lists("5"), sends(watch.Event{Type: watch.Error, Object: looseSecret()})}, "the watch reports an error with a *unstructured.Unstructured"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				p := &play{t: t, tellsAll: true, script: c.script()}
+				p := &play{t: t, tellsAll: true, script: c.script}
 				p.run(aloneOptions(), "")
 				time.Sleep(500 * time.Millisecond)
 				told := strings.Join(p.reports(), "\n")

@@ -4,196 +4,16 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
-
-	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/watch"
-	"k8s.io/client-go/tools/cache"
 
 	"github.com/customcacheinformer/informer"
 	"github.com/customcacheinformer/informer/informertest"
 )
 
 // The sources of these tests do not answer like an API server.
-
-// stubborn is a source whose list has one object, and whose watches do what the test defines
-// in watched.
-type stubborn struct {
-	listErr error
-	version string // version of the list
-	watched func(opts metav1.ListOptions, w *watch.FakeWatcher)
-	lists   atomic.Int64
-	watches atomic.Int64
-}
-
-func (s *stubborn) lw() cache.ListerWatcher {
-	return &cache.ListWatch{
-		ListWithContextFunc: func(context.Context, metav1.ListOptions) (runtime.Object, error) {
-			s.lists.Add(1)
-			if s.listErr != nil {
-				return nil, s.listErr
-			}
-			return &corev1.ConfigMapList{ListMeta: metav1.ListMeta{ResourceVersion: s.version}, Items: []corev1.ConfigMap{*at(object("a", "1"), "5")}}, nil
-		},
-		WatchFuncWithContext: func(_ context.Context, opts metav1.ListOptions) (watch.Interface, error) {
-			s.watches.Add(1)
-			w := watch.NewFakeWithChanSize(100, false)
-			s.watched(opts, w)
-			return w, nil
-		},
-	}
-}
-
-func at(obj configMap, version string) configMap {
-	obj.ResourceVersion = version
-	return obj
-}
-
-func streams(opts metav1.ListOptions) bool {
-	return opts.SendInitialEvents != nil && *opts.SendInitialEvents
-}
-
-func TestAStreamThatEndsEarlyIsReportedAndListed(t *testing.T) {
-	eachQueue(t, func(t *testing.T, queue informer.QueueKind) {
-		s := &stubborn{version: "9", watched: func(opts metav1.ListOptions, w *watch.FakeWatcher) {
-			w.Add(at(object("a", "1"), "5"))
-			if streams(opts) {
-				w.Stop()
-			}
-		}}
-		var errs errorLog
-		inf := newInformer(t, s.lw(), options{Queue: queue, ErrorHandler: errs.Handle})
-		stop := start(t, inf)
-		if err := inf.WaitForSync(within(t, time.Minute)); err != nil {
-			t.Error(err)
-		}
-		if got := errs.Take(); len(got) != 1 || !strings.Contains(got[0].Error(), "before it was complete") {
-			t.Errorf("reported %v", got)
-		}
-		stop()
-	})
-}
-
-func TestAWatchThatBringsSomethingAndEndsIsNotOpenedWithoutPause(t *testing.T) {
-	eachQueue(t, func(t *testing.T, queue informer.QueueKind) {
-		s := &stubborn{version: "9", watched: func(_ metav1.ListOptions, w *watch.FakeWatcher) {
-			w.Modify(at(object("a", "2"), "10"))
-			w.Stop()
-		}}
-		inf := newInformer(t, s.lw(), options{Queue: queue, WatchList: informer.WatchListOff})
-		stop := start(t, inf)
-		sleepBubble(time.Minute)
-		if got := s.watches.Load(); got < 30 || got > 62 {
-			t.Errorf("%d watches in a minute", got)
-		}
-		stop()
-	})
-}
-
-func TestWatchesThatEndAtOnceAreReported(t *testing.T) {
-	eachQueue(t, func(t *testing.T, queue informer.QueueKind) {
-		s := &stubborn{version: "9", watched: func(_ metav1.ListOptions, w *watch.FakeWatcher) { w.Stop() }}
-		var errs errorLog
-		inf := newInformer(t, s.lw(), options{Queue: queue, WatchList: informer.WatchListOff, ErrorHandler: errs.Handle})
-		stop := start(t, inf)
-		sleepBubble(hour)
-		if got := errs.Take(); len(got) != 1 || !strings.Contains(got[0].Error(), "end as soon as") {
-			t.Errorf("reported %v", got)
-		}
-		stop()
-	})
-}
-
-func TestAWatchThatOnlyBringsChangesIsNoStreamOfTheFirstState(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := &stubborn{version: "9"}
-		s.watched = func(opts metav1.ListOptions, w *watch.FakeWatcher) {
-			if streams(opts) { // like a proxy that drops parameters it does not know
-				for n := range 20 {
-					time.AfterFunc(time.Duration(n)*9*time.Second, func() {
-						if !w.IsStopped() {
-							w.Modify(at(object("a", fmt.Sprint(n)), fmt.Sprint(10+n)))
-						}
-					})
-				}
-			}
-		}
-		inf := newInformer(t, s.lw(), options{})
-		stop := start(t, inf)
-		if err := inf.WaitForSync(within(t, time.Minute)); err != nil {
-			t.Error(err)
-		}
-		stop()
-	})
-}
-
-func TestAListThatIsAlwaysExpiredIsNamed(t *testing.T) {
-	eachQueue(t, func(t *testing.T, queue informer.QueueKind) {
-		s := &stubborn{listErr: apierrors.NewResourceExpired("too old, always")}
-		var errs errorLog
-		inf := newInformer(t, s.lw(), options{Queue: queue, WatchList: informer.WatchListOff, ErrorHandler: errs.Handle})
-		stop := start(t, inf)
-		if err := inf.WaitForSync(within(t, hour)); err == nil || !strings.Contains(err.Error(), "too old, always") {
-			t.Errorf("waiting ended with %v", err)
-		}
-		if got := errs.Take(); len(got) != 1 {
-			t.Errorf("reported %v", got)
-		}
-		stop()
-	})
-}
-
-func TestAnotherFailureOfTheSameRequestIsReportedToo(t *testing.T) {
-	eachQueue(t, func(t *testing.T, queue informer.QueueKind) {
-		src := informertest.NewSource(object("a", "1"))
-		var errs errorLog
-		inf := newInformer(t, src, options{Queue: queue, WatchList: informer.WatchListOff, ErrorHandler: errs.Handle})
-		for port := range 5 {
-			src.Fail("list", fmt.Errorf("from port %d: %w", port, errors.New("refused at 10:0"+fmt.Sprint(port))), 1)
-		}
-		src.Fail("list", errors.New("certificate has expired"), 5)
-		start(t, inf)
-		if err := inf.WaitForSync(within(t, hour)); err != nil {
-			t.Error(err)
-		}
-		if got := errs.Take(); len(got) != 2 {
-			t.Errorf("reported %v", got)
-		}
-	})
-}
-
-func TestAVersionIsNotReachedByTheObjectsThatAWatchFromNoVersionBeginsWith(t *testing.T) {
-	eachQueue(t, func(t *testing.T, queue informer.QueueKind) {
-		watches := make(chan *watch.FakeWatcher, 1)
-		s := &stubborn{version: "", watched: func(_ metav1.ListOptions, w *watch.FakeWatcher) {
-			w.Add(at(object("a", "1"), "20"))
-			watches <- w
-		}}
-		var errs errorLog
-		inf := newInformer(t, s.lw(), options{Queue: queue, WatchList: informer.WatchListOff, ErrorHandler: errs.Handle})
-		stop := start(t, inf)
-		w := <-watches
-		synctest.Wait()
-		if got := inf.ResourceVersion(); got != "" {
-			t.Errorf("ResourceVersion is %s although more objects of the first state must come", got)
-		}
-		w.Add(at(object("b", "1"), "10"))
-		w.Modify(at(object("b", "2"), "21"))
-		synctest.Wait()
-		if got := inf.ResourceVersion(); got != "21" {
-			t.Errorf("ResourceVersion is %s after the first change, 21", got)
-		}
-		stop()
-	})
-}
 
 func TestWaitForEndsWithItsCtxAlsoIfThereIsAlwaysMoreToRead(t *testing.T) {
 	eachQueue(t, func(t *testing.T, queue informer.QueueKind) {
@@ -330,63 +150,33 @@ func TestWhatIsStoredOfAListIsToldWhileTheRestTakesItsTime(t *testing.T) {
 	})
 }
 
-func TestVersionsThatCannotBeComparedCannotBeWaitedFor(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := &stubborn{version: "v5", watched: func(metav1.ListOptions, *watch.FakeWatcher) {}}
-		inf := newInformer(t, s.lw(), options{WatchList: informer.WatchListOff})
-		start(t, inf)
-		<-inf.Synced()
-		if err := inf.WaitForVersion(t.Context(), "", "7"); err == nil || !strings.Contains(err.Error(), "the source's versions cannot be compared") {
-			t.Errorf("WaitForVersion: %v", err)
-		}
-		if err := inf.WaitForVersion(t.Context(), "", ""); err == nil || !strings.Contains(err.Error(), "empty") {
-			t.Errorf("of an object without a version: %v", err)
-		}
-	})
-}
-
-// TestAfterTheStopNoFurtherPageIsAskedFor has a source that ignores its ctx. If such a source
-// answers after the stop, client-go requests the next page.
-func TestAfterTheStopNoFurtherPageIsAskedFor(t *testing.T) {
+// A DeltaFIFO puts a change in the place of an older change of the same object. The new change
+// then comes before a list that arrived between the two. It does not if the list has objects, behind which it waits in one entry.
+func TestWhatComesAfterAListIsNotTakenForLacking(t *testing.T) {
 	eachQueue(t, func(t *testing.T, queue informer.QueueKind) {
-		src := informertest.NewSource(object("a", "1"), object("b", "1"), object("c", "1"))
-		src.SetFaults(informertest.Faults{HoldLists: true})
-		release := func() { src.SetFaults(informertest.Faults{}) }
-		deaf := &cache.ListWatch{ListFunc: src.List, WatchFuncWithContext: src.WatchWithContext}
-		inf := newInformer(t, deaf, options{Queue: queue, PageSize: 1, WatchList: informer.WatchListOff})
-		stop := start(t, inf)
+		src := informertest.NewSource(object("slow", "1"), object("x", "1"))
+		store := informertest.NewStore(nil)
+		inf, r := watched(t, src, options{Queue: queue, Store: store})
+		hold := make(chan struct{})
+		store.Fail(func(op, key string) error {
+			if op == "get" && key == "default/slow" {
+				<-hold
+			}
+			return nil
+		})
+		src.Apply(object("slow", "2"))
 		synctest.Wait()
-		go stop()
+		_, _ = src.Delete(keyOf("x"))
 		synctest.Wait()
-		release()
-		stop()
+		_, _ = src.Delete(keyOf("slow"))
 		synctest.Wait()
-		if got := src.Requests(); len(got) != 1 || got[0].Options.Limit != 1 {
-			t.Errorf("asked %d times: %+v", len(got), got)
-		}
-	})
-}
-
-func TestAStopEndsAWatchThatNobodyReads(t *testing.T) {
-	eachQueue(t, func(t *testing.T, queue informer.QueueKind) {
-		const changes = 3000 // more than an informer takes from a watch while the store is down
-		src, store := informertest.NewSource[configMap](), informertest.NewStore(nil)
-		inf := newInformer(t, src, options{Queue: queue, Store: store, ErrorHandler: ignore})
-		stop := start(t, inf)
-		<-inf.Synced()
-		opened(t, src)
-		store.Fail(func(string, string) error { return errDown })
-		for n := range changes {
-			src.Apply(small(n, 0))
-		}
-		sleepBubble(time.Minute)
-		if got := inf.Health().Queued; got == 0 || got >= changes {
-			t.Errorf("%d of %d changes have been taken from the watch", got, changes)
-		}
-		begun := time.Now()
-		stop()
-		if took, open := time.Since(begun), src.Watches(); took > 0 || open > 0 {
-			t.Errorf("the stop took %v, and %d watches are open", took, open)
-		}
+		src.Expire() // the list is empty
+		sleepBubble(hour / 60)
+		_, _ = src.Create(object("x", "2"))
+		synctest.Wait()
+		close(hold)
+		sleepBubble(hour / 60)
+		checkView(t, r, src)
+		checkStore(t, inf, src)
 	})
 }

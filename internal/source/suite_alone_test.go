@@ -30,13 +30,15 @@ import (
 // answer is the server's answer to one request.
 type answer struct {
 	list  runtime.Object
-	watch watch.Interface
+	watch func() watch.Interface // opens the watch; nil for none
 	err   error
 	hold  <-chan struct{} // the request hangs until hold is closed, even if its ctx ends
 }
 
-func fails(err error) answer           { return answer{err: err} }
-func watches(w watch.Interface) answer { return answer{watch: w} }
+func fails(err error) answer { return answer{err: err} }
+func watches(w watch.Interface) answer {
+	return answer{watch: func() watch.Interface { return w }}
+}
 func lists(version string, objs ...runtime.Object) answer {
 	return page(version, "", objs...)
 }
@@ -50,16 +52,20 @@ func page(version, next string, objs ...runtime.Object) answer {
 	return answer{list: list}
 }
 
-func sends(events ...watch.Event) answer { return watches(open(events...)) }
+func sends(events ...watch.Event) answer {
+	return answer{watch: func() watch.Interface { return open(events...) }}
+}
 
 func ends(events ...watch.Event) answer {
-	w := open(events...)
-	w.Stop()
-	return watches(w)
+	return answer{watch: func() watch.Interface {
+		w := open(events...)
+		w.Stop()
+		return w
+	}}
 }
 
 func open(events ...watch.Event) *stream {
-	w := &stream{events: make(chan watch.Event, 100)}
+	w := &stream{events: make(chan watch.Event, max(100, len(events)))}
 	for _, e := range events {
 		w.events <- e
 	}
@@ -149,6 +155,28 @@ func streaming() source.Options {
 	return opts
 }
 
+// scene is a script of the server, and what a source does with it.
+type scene struct {
+	opts    source.Options
+	version string // given to Run
+	script  []answer
+	takes   time.Duration // until all of the rest has happened
+
+	asked, received, told []string
+}
+
+func (s scene) play(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		startAlone(t, s.opts, s.version, s.script...).after(s.takes, s.asked, s.received, s.told)
+	})
+}
+
+func playAll(t *testing.T, scenes map[string]scene) {
+	for name, s := range scenes {
+		t.Run(name, s.play)
+	}
+}
+
 // startAlone runs a source from version. answers are the script of the server.
 func startAlone(t *testing.T, opts source.Options, version string, answers ...answer) *play {
 	t.Helper()
@@ -189,6 +217,7 @@ func (p *play) tell(format string, args ...any) {
 func (p *play) expect(asked, log, told []string) {
 	p.t.Helper()
 	synctest.Wait()
+	defer p.forget()
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for name, c := range map[string][2][]string{"asked": {asked, p.asked}, "received": {log, p.log}, "told": {told, p.told}} {
@@ -196,7 +225,6 @@ func (p *play) expect(asked, log, told []string) {
 			p.t.Errorf("%s (-want +got):\n%s", name, cmp.Diff(c[0], c[1]))
 		}
 	}
-	p.asked, p.log, p.told = nil, nil, nil
 }
 
 // after waits for d and then calls expect.
@@ -221,6 +249,13 @@ func (p *play) reports() []string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return slices.Clone(p.told)
+}
+
+// forget makes expect and counts begin anew.
+func (p *play) forget() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.asked, p.log, p.told = nil, nil, nil
 }
 
 func (p *play) goOn(answers ...answer) {
@@ -278,7 +313,10 @@ func (p *play) WatchWithContext(ctx context.Context, opts metav1.ListOptions) (w
 		request = "stream"
 	}
 	a := p.next(ctx, request)
-	return a.watch, a.err
+	if a.watch == nil {
+		return nil, a.err
+	}
+	return a.watch(), a.err
 }
 
 func (p *play) List(metav1.ListOptions) (runtime.Object, error)   { panic("not called") }
@@ -334,3 +372,7 @@ func (p *play) CheckType(obj any) error {
 
 // lines is shorthand for []string.
 func lines(l ...string) []string { return l }
+
+func wentBack(from, to string) string {
+	return "list failed: the server has gone back in time: its state of resourceVersion " + to + " takes the place of that of " + from
+}

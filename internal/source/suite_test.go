@@ -1,6 +1,11 @@
 package source_test
 
-import "github.com/customcacheinformer/informer/internal/testkit"
+import (
+	"context"
+	"time"
+
+	"github.com/customcacheinformer/informer/internal/testkit"
+)
 
 // Short names for the helpers that the test packages share.
 type (
@@ -42,3 +47,18 @@ var (
 	watched     = testkit.Watched
 	within      = testkit.Within
 )
+
+// must returns v, and panics if err is not nil.
+func must[T any](v T, err error) T {
+	if err != nil {
+		panic(err)
+	}
+	return v
+}
+
+func sleepUntil(ctx context.Context, d time.Duration) {
+	select {
+	case <-time.After(d):
+	case <-ctx.Done():
+	}
+}

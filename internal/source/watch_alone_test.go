@@ -1,13 +1,13 @@
 package source_test
 
 import (
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/watch"
 
 	"github.com/customcacheinformer/informer/internal/source"
@@ -42,25 +42,25 @@ func TestASilentStreamIsReplacedByLists(t *testing.T) {
 }
 
 func TestAStreamThatIsCutIsAFailureAndAListFollows(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		p := startAlone(t, streaming(), "", ends(added("a", "1")), lists("5", versioned("a", "1")))
-		p.after(2*time.Second,
-			lines("stream", "list as of 0", "watch from 5"), lines(`list [a] at "5"`),
-			lines("watch failed: the stream of the first state ended before it was complete"))
-	})
+	scene{
+		opts:     streaming(),
+		script:   []answer{ends(added("a", "1")), lists("5", versioned("a", "1"))},
+		takes:    2 * time.Second,
+		asked:    lines("stream", "list as of 0", "watch from 5"),
+		received: lines(`list [a] at "5"`),
+		told:     lines("watch failed: the stream of the first state ended before it was complete"),
+	}.play(t)
 }
 
-func TestAServerThatCannotStreamIsAskedForAListWithoutAReport(t *testing.T) {
+// The reflector itself does not stop such a stream.
+func TestAStreamWithAnObjectOfAnotherTypeFailsAndIsStopped(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := startAlone(t, streaming(), "", fails(apierrors.NewMethodNotSupported(schema.GroupResource{}, "watch")), lists("5"))
-		p.expect(lines("stream", "list as of 0", "watch from 5"), lines(`list [] at "5"`), nil)
-	})
-}
-
-func TestAStreamWithAnObjectOfAnotherTypeFails(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		p := startAlone(t, streaming(), "", sends(watch.Event{Type: watch.Added, Object: &metav1.PartialObjectMetadata{}}, complete("5")), lists("6"))
+		w := open(watch.Event{Type: watch.Added, Object: &metav1.PartialObjectMetadata{}}, complete("5"))
+		p := startAlone(t, streaming(), "", watches(w), lists("6"))
 		p.after(5*time.Second, lines("stream", "list as of 0", "watch from 6"), lines(`list [] at "6"`), lines("list failed: no config map"))
+		if w.send(bookmark("7")) {
+			t.Error("the stream is still open")
+		}
 	})
 }
 
@@ -91,19 +91,18 @@ func TestAnErrorInTheStreamIsReportedAndTheServerProbed(t *testing.T) {
 // The reflector lists after a watch that ends at once.
 
 func TestWatchesThatEndAtOnceAreAFailureTheThirdTime(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		p := startAlone(t, aloneOptions(), "", lists("5"), ends(), lists("5"), ends(), lists("5"))
-		p.after(time.Minute,
-			lines("list as of 0", "watch from 5", "list as of 5", "watch from 5", "list as of 5", "watch from 5"),
-			lines(`list [] at "5"`, `list [] at "5"`, `list [] at "5"`), nil)
-	})
-	synctest.Test(t, func(t *testing.T) {
-		p := startAlone(t, aloneOptions(), "", lists("5"), ends(), lists("5"), ends(), lists("5"), ends())
-		p.after(time.Minute,
-			lines("list as of 0", "watch from 5", "list as of 5", "watch from 5", "list as of 5", "watch from 5", "probe"),
-			lines(`list [] at "5"`, `list [] at "5"`, `list [] at "5"`),
-			lines("watch failed: watches end as soon as they have begun"))
-	})
+	twice := scene{
+		opts:     aloneOptions(),
+		script:   []answer{lists("5"), ends(), lists("5"), ends(), lists("5")},
+		takes:    time.Minute,
+		asked:    lines("list as of 0", "watch from 5", "list as of 5", "watch from 5", "list as of 5", "watch from 5"),
+		received: lines(`list [] at "5"`, `list [] at "5"`, `list [] at "5"`),
+	}
+	thrice := twice
+	thrice.script = append(thrice.script, ends())
+	thrice.asked = append(thrice.asked, "probe")
+	thrice.told = lines("watch failed: watches end as soon as they have begun")
+	playAll(t, map[string]scene{"twice": twice, "three times": thrice})
 }
 
 func TestAWatchThatLastsBetweenShortOnesMakesThemNoFailure(t *testing.T) {
@@ -144,31 +143,63 @@ func TestASilentWatchMakesAFailureGood(t *testing.T) {
 	})
 }
 
-func TestAReaderThatIsBehindLosesNoEventOfALongBurst(t *testing.T) {
+// A fake's watch panics if 100 events wait.
+func TestAWatchIsReadAtOnceThoughTheSinkIsBehind(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		burst := &stream{events: make(chan watch.Event, 1000)}
-		for range cap(burst.events) {
-			burst.events <- modified("a", "6")
+		for _, stops := range []bool{false, true} {
+			fake := watch.NewRaceFreeFake()
+			p := &play{t: t, script: []answer{lists("5"), watches(fake)}}
+			p.run(aloneOptions(), "")
+			release := p.blockSink()
+			for range 1000 {
+				fake.Modify(versioned("a", "6"))
+				synctest.Wait()
+			}
+			if !stops {
+				release()
+				fake.Stop()
+				if _, got, _ := p.counts(); got != 1001 {
+					t.Errorf("the sink has received %d calls", got)
+				}
+				continue
+			}
+			time.AfterFunc(time.Second, release)
+			p.stop()
+			if !fake.IsStopped() || p.source.Status().Watching {
+				t.Errorf("after the source, the fake's watch has stopped: %v; %+v", fake.IsStopped(), p.source.Status())
+			}
 		}
-		p := &play{t: t, script: []answer{lists("5"), watches(burst)}}
+	})
+}
+
+// Nor does a long burst get lost.
+func TestABurstThatTheSinkIsBehindOf(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		burst := slices.Repeat([]watch.Event{modified("a", "6")}, 1000)
+		p := &play{t: t, script: []answer{lists("5"), sends(burst...)}}
 		release := p.blockSink()
 		p.run(aloneOptions(), "")
 		release()
 		if _, got, _ := p.counts(); got != 1001 {
 			t.Errorf("the sink has received %d calls", got)
 		}
+
+		p = &play{t: t, script: []answer{lists("5"), sends(burst...)}}
+		time.AfterFunc(time.Second, p.blockSink())
+		p.run(aloneOptions(), "")
+		p.stop()
 	})
 }
 
+// A list that is answered after the stop goes on with no further page.
 func TestRunWaitsForCallsThatDoNotHeedTheirContext(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		hold := make(chan struct{})
-		for op, script := range map[string][]answer{
-			"list":  {{hold: hold, list: page("5", "2", versioned("a", "1")).list}},
-			"watch": {lists("5"), {hold: hold, watch: open()}},
-		} {
-			opts := aloneOptions()
-			opts.PageSize = 2
+	for op, script := range map[string][]answer{
+		"list":  {page("5", "2", versioned("a", "1"))},
+		"watch": {lists("5"), sends()},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			hold, opts := make(chan struct{}), aloneOptions()
+			script[len(script)-1].hold, opts.PageSize = hold, 2
 			p := startAlone(t, opts, "", script...)
 			stopped := make(chan struct{})
 			go func() { p.stop(); close(stopped) }()
@@ -178,83 +209,16 @@ func TestRunWaitsForCallsThatDoNotHeedTheirContext(t *testing.T) {
 				t.Errorf("Run has returned while a %s is under way", op)
 			default:
 			}
-			if got := p.source.UnderWay(); len(got) != 1 || got[0] != op {
+			if got := p.source.UnderWay(); !slices.Equal(got, lines(op)) {
 				t.Errorf("under way: %v, want %s", got, op)
 			}
-			time.AfterFunc(time.Second, func() { hold <- struct{}{} })
+			close(hold)
 			<-stopped
-			if got := p.source.UnderWay(); len(got) != 0 {
-				t.Errorf("under way after Run: %v", got)
+			if asked, _, _ := p.counts(); op == "list" && asked != 1 || len(p.source.UnderWay()) != 0 {
+				t.Errorf("%d requests; under way after Run: %v", asked, p.source.UnderWay())
 			}
-			synctest.Wait()
-		}
-	})
-}
-
-func TestStopEndsAWatchWhoseReaderIsBehind(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		busy := &stream{events: make(chan watch.Event, 1000)}
-		for range cap(busy.events) {
-			busy.events <- modified("a", "6")
-		}
-		p := &play{t: t, script: []answer{lists("5"), watches(busy)}}
-		time.AfterFunc(time.Second, p.blockSink())
-		p.run(aloneOptions(), "")
-		p.stop()
-	})
-}
-
-func TestAFakesWatchIsReadAtOnceThoughTheSinkIsBehind(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		fake := watch.NewRaceFreeFake()
-		p := &play{t: t, script: []answer{lists("5"), watches(fake)}}
-		p.run(aloneOptions(), "")
-		release := p.blockSink()
-		for range 1000 {
-			fake.Modify(versioned("a", "6")) // panics if 100 events wait
-			synctest.Wait()
-		}
-		release()
-		fake.Stop()
-		if _, got, _ := p.counts(); got != 1001 {
-			t.Errorf("the sink has received %d calls", got)
-		}
-	})
-}
-
-func TestAFakesWatchEndsWithTheSource(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		fake := watch.NewRaceFreeFake()
-		p := startAlone(t, aloneOptions(), "", lists("5"), watches(fake))
-		fake.Modify(versioned("a", "6"))
-		synctest.Wait()
-		p.stop()
-		if !fake.IsStopped() {
-			t.Error("the fake's watch was not stopped")
-		}
-		if p.source.Status().Watching {
-			t.Error("the source still watches")
-		}
-	})
-}
-
-// The synctest bubble fails if the goroutine that reads the fake's watch does not end.
-func TestAFakesWatchEndsWithTheSourceThoughEventsWait(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		fake := watch.NewRaceFreeFake()
-		p := &play{t: t, script: []answer{lists("5"), watches(fake)}}
-		p.run(aloneOptions(), "")
-		release := p.blockSink()
-		for range 1000 {
-			fake.Modify(versioned("a", "6"))
-			synctest.Wait()
-		}
-		time.AfterFunc(time.Second, release)
-		p.stop()
-		if !fake.IsStopped() {
-			t.Error("the fake's watch was not stopped")
-		}
-	})
+		})
+	}
 }
 
 func TestEachRequestIsObserved(t *testing.T) {
