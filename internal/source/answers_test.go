@@ -36,25 +36,20 @@ func dynamicClient(w *testkit.Wire) cache.ListerWatcher {
 	return informer.ListWatch(dynamic.NewForConfigOrDie(w.Config()).Resource(testkit.ConfigMaps))
 }
 
-// toLists returns a function for Wire.Odd that gives an answer to lists, but not to probes.
-func toLists(answer testkit.Answer) func(*http.Request) testkit.Answer {
+// odd returns a function for Wire.Odd that gives an answer to requests of a kind.
+func odd(is func(*http.Request) bool, answer testkit.Answer) func(*http.Request) testkit.Answer {
 	return func(req *http.Request) testkit.Answer {
-		if testkit.IsWatch(req) || testkit.IsProbe(req) {
-			return nil
+		if is(req) {
+			return answer
 		}
-		return answer
+		return nil
 	}
 }
 
-// toLaterPages does the same for the pages of a list after the first.
-func toLaterPages(answer testkit.Answer) func(*http.Request) testkit.Answer {
-	return func(req *http.Request) testkit.Answer {
-		if !req.URL.Query().Has("continue") {
-			return nil
-		}
-		return answer
-	}
-}
+func isList(req *http.Request) bool      { return !testkit.IsWatch(req) && !testkit.IsProbe(req) }
+func isLaterPage(req *http.Request) bool { return req.URL.Query().Has("continue") }
+
+func toLists(answer testkit.Answer) func(*http.Request) testkit.Answer { return odd(isList, answer) }
 
 type anyOptions = informer.Options[informer.AnyObject]
 
@@ -105,13 +100,13 @@ func (o *observed) take() (told, deleted []string) {
 	return told, deleted
 }
 
-// checkKeeps fails the test if an informer believes odd answers.
-func checkKeeps(t *testing.T, w *testkit.Wire, lw cache.ListerWatcher, odd func(*http.Request) testkit.Answer, opts anyOptions) {
+// checkKeeps fails the test if an informer believes answers.
+func checkKeeps(t *testing.T, w *testkit.Wire, lw cache.ListerWatcher, answers func(*http.Request) testkit.Answer, opts anyOptions) {
 	t.Helper()
 	o := observe(t, lw, opts)
 	sleepBubble(10 * time.Second)
 	w.Source.Expire()
-	w.Odd(odd)
+	w.Odd(answers)
 	sleepBubble(time.Minute)
 	told, deleted := o.take()
 	if h := o.Health(); len(deleted) > 0 || h.Objects != 3 || h.SourceError == nil || len(told) == 0 {
@@ -145,20 +140,20 @@ var notTheList = map[string]string{
 func TestAnAnswerThatIsNotTheListDeletesNothing(t *testing.T) {
 	durable := func() anyOptions { return anyOptions{Durable: informertest.NewDurable()} }
 	for name, body := range notTheList {
-		odd := testkit.Says(200, body)
+		answer := testkit.Says(200, body)
 		for way, tc := range map[string]struct {
 			client func(*testkit.Wire) cache.ListerWatcher
 			opts   func() anyOptions
 			odd    func(*http.Request) testkit.Answer
 		}{
-			"DeltaFIFO":      {typedClient, func() anyOptions { return anyOptions{} }, toLists(odd)},
-			"RealFIFO":       {typedClient, func() anyOptions { return anyOptions{Queue: informer.QueueRealFIFO} }, toLists(odd)},
-			"by client-go":   {typedClient, func() anyOptions { return anyOptions{Decode: informer.DecodeByClient} }, toLists(odd)},
-			"early":          {typedClient, func() anyOptions { return anyOptions{Intake: informer.IntakeEarly} }, toLists(odd)},
-			"durable":        {typedClient, durable, toLists(odd)},
-			"dynamic client": {dynamicClient, durable, toLists(odd)},
-			"page":           {typedClient, func() anyOptions { return anyOptions{PageSize: 2} }, toLaterPages(odd)},
-			"early page":     {typedClient, func() anyOptions { return anyOptions{PageSize: 2, Intake: informer.IntakeEarly} }, toLaterPages(odd)},
+			"DeltaFIFO":      {typedClient, func() anyOptions { return anyOptions{} }, toLists(answer)},
+			"RealFIFO":       {typedClient, func() anyOptions { return anyOptions{Queue: informer.QueueRealFIFO} }, toLists(answer)},
+			"by client-go":   {typedClient, func() anyOptions { return anyOptions{Decode: informer.DecodeByClient} }, toLists(answer)},
+			"early":          {typedClient, func() anyOptions { return anyOptions{Intake: informer.IntakeEarly} }, toLists(answer)},
+			"durable":        {typedClient, durable, toLists(answer)},
+			"dynamic client": {dynamicClient, durable, toLists(answer)},
+			"page":           {typedClient, func() anyOptions { return anyOptions{PageSize: 2} }, odd(isLaterPage, answer)},
+			"early page":     {typedClient, func() anyOptions { return anyOptions{PageSize: 2, Intake: informer.IntakeEarly} }, odd(isLaterPage, answer)},
 		} {
 			t.Run(name+"/"+way, func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
@@ -175,7 +170,7 @@ func TestAnAnswerThatIsNotTheListDeletesNothing(t *testing.T) {
 				runUntilTheEnd(t, s.RunWithContext)
 				sleepBubble(10 * time.Second)
 				w.Source.Expire()
-				w.Odd(toLists(odd))
+				w.Odd(toLists(answer))
 				sleepBubble(time.Minute)
 				if keys := s.GetStore().ListKeys(); len(keys) != 3 {
 					t.Errorf("left: %v", keys)
@@ -269,12 +264,7 @@ func TestAStreamOfAnotherKindIsReplacedByAList(t *testing.T) {
 			sleepBubble(10 * time.Second)
 			secrets := testkit.Streams(`{"type":"ADDED","object":{"kind":"Secret","apiVersion":"v1","metadata":{"namespace":"default","name":"s","uid":"s","resourceVersion":"1"}}}`,
 				`{"type":"BOOKMARK","object":{"kind":"Secret","apiVersion":"v1","metadata":{"resourceVersion":"2000","annotations":{"k8s.io/initial-events-end":"true"}}}}`)
-			w.Odd(func(req *http.Request) testkit.Answer {
-				if !testkit.IsStream(req) {
-					return nil
-				}
-				return secrets
-			})
+			w.Odd(odd(testkit.IsStream, secrets))
 			w.Source.Expire()
 			sleepBubble(time.Minute)
 			if _, deleted := o.take(); len(deleted) > 0 || o.Health().Objects != 3 {

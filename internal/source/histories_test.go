@@ -1,12 +1,15 @@
 package source_test
 
 import (
+	"cmp"
 	"context"
 	"flag"
 	"fmt"
 	"io"
+	"maps"
 	"math/rand/v2"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -103,16 +106,8 @@ var oddWatches = map[string]testkit.Answer{
 }
 
 func oneOf[V any](h *history, answers map[string]V) (string, V) {
-	name := testkit.Sorted(keysOf(answers))[h.draw(len(answers))]
+	name := slices.Sorted(maps.Keys(answers))[h.draw(len(answers))]
 	return name, answers[name]
-}
-
-func keysOf[K comparable, V any](m map[K]V) []string {
-	var keys []string
-	for key := range m {
-		keys = append(keys, fmt.Sprint(key))
-	}
-	return keys
 }
 
 // change changes something at the server.
@@ -133,8 +128,8 @@ func (h *history) change() {
 	h.note("deed %d of %s, at version %s, %d objects", deed, key, src.ResourceVersion(), len(src.Objects()))
 }
 
-// handle checks an event. No delete of an object that exists may come.
-func (h *history) handle(_ context.Context, e informer.Event[informer.AnyObject]) error {
+// check fails the test if the event is the delete of an object that exists.
+func (h *history) check(_ context.Context, e informer.Event[informer.AnyObject]) error {
 	h.note("told %s %s", e.Type, e.Key())
 	if obj, err := h.wire.Source.Get(e.Key()); e.Type == informer.EventDeleted && err == nil && obj.UID == e.Old.GetUID() {
 		h.t.Errorf("%s was deleted, and exists", e.Key())
@@ -148,16 +143,9 @@ func (h *history) life(cutOff bool) {
 	if h.dynamic {
 		client = dynamicClient
 	}
-	inf, err := informer.NewFrom(client(h.wire), h.opts)
-	if err != nil {
-		h.t.Fatal(err)
-	}
-	view := &informertest.Recorder[informer.AnyObject]{}
-	for _, w := range []informer.ResourceWatcher[informer.AnyObject]{informer.WatcherFunc[informer.AnyObject](h.handle), view} {
-		if _, err := inf.AddWatcher(w, informer.WatcherOptions{}); err != nil {
-			h.t.Fatal(err)
-		}
-	}
+	inf := must(informer.NewFrom(client(h.wire), h.opts))
+	view := &informertest.Recorder[informer.AnyObject]{Hook: h.check}
+	must(inf.AddWatcher(view, informer.WatcherOptions{}))
 	ctx, cancel := context.WithCancel(h.t.Context())
 	var running sync.WaitGroup
 	running.Go(func() { _ = inf.Run(ctx) })
@@ -179,19 +167,16 @@ func (h *history) life(cutOff bool) {
 	}
 	h.note("the source is well")
 	sleepBubble(15 * time.Minute)
-	stored, objs := 0, h.wire.Source.Objects()
-	for range inf.All() {
-		stored++
-	}
-	if !inf.HasSynced() || stored != len(objs) || len(view.View()) != len(objs) || view.Err() != nil {
-		h.t.Errorf("ready: %v; of %d objects the store has %d, and the watcher knows %v: %v",
-			inf.Health().Ready(), len(objs), stored, testkit.Sorted(keysOf(view.View())), view.Err())
+	objs, stored, told := h.wire.Source.Objects(), maps.Collect(inf.All()), view.View()
+	if !inf.HasSynced() || len(stored) != len(objs) || len(told) != len(objs) || view.Err() != nil {
+		h.t.Errorf("ready: %v; of %d objects the store has %d, and the watcher knows %d: %v",
+			inf.Health().Ready(), len(objs), len(stored), len(told), view.Err())
 	}
 	for _, obj := range objs {
-		got, exists, err := inf.Get(keyOf(obj.Name))
-		if known := view.View()[keyOf(obj.Name)]; err != nil || !exists || got.GetResourceVersion() != obj.ResourceVersion ||
-			known == nil || known.GetResourceVersion() != obj.ResourceVersion {
-			h.t.Errorf("%s is not known in version %s", obj.Name, obj.ResourceVersion)
+		for _, known := range []informer.AnyObject{stored[keyOf(obj.Name)], told[keyOf(obj.Name)]} {
+			if known == nil || known.GetResourceVersion() != obj.ResourceVersion {
+				h.t.Errorf("%s is not known in version %s", obj.Name, obj.ResourceVersion)
+			}
 		}
 	}
 }
@@ -234,13 +219,9 @@ func TestAnOddSourceIsFollowedInTheEnd(t *testing.T) {
 		playHistory(t, *historySeed)
 		return
 	}
-	n := *histories
-	switch {
-	case n > 0:
-	case testing.Short():
+	n := cmp.Or(*histories, 3000)
+	if *histories == 0 && testing.Short() {
 		n = 150
-	default:
-		n = 3000
 	}
 	for seed := 1; seed <= n && !t.Failed(); seed++ {
 		t.Run(strconv.Itoa(seed), func(t *testing.T) { playHistory(t, uint64(seed)) })

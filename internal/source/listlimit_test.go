@@ -10,9 +10,8 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/runtime"
-
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/customcacheinformer/informer"
 	"github.com/customcacheinformer/informer/informertest"
@@ -71,8 +70,8 @@ func TestAGroupListsFourAtATime(t *testing.T) {
 		"no limit, a zero value": {lists: &informer.ListLimit{}, members: 9, most: 9},
 		"members with their own": {members: 5, alone: 3, most: 5},
 		"guests with their own":  {members: 5, guests: 3, of: informer.ClientGo{Lists: informer.NewListLimit(2)}, most: 6},
-		"the guests' options": {members: 5, guests: 3, of: informer.ClientGo{Lists: informer.NewListLimit(2), Options: func(runtime.Object) (informer.Options[informer.AnyObject], error) {
-			return informer.Options[informer.AnyObject]{Lists: informer.NewListLimit(0), WatchList: informer.WatchListOff}, nil
+		"the guests' options": {members: 5, guests: 3, of: informer.ClientGo{Lists: informer.NewListLimit(2), Options: func(runtime.Object) (anyOptions, error) {
+			return anyOptions{Lists: informer.NewListLimit(0), WatchList: informer.WatchListOff}, nil
 		}}, most: 7},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -95,12 +94,9 @@ func TestAGroupListsFourAtATime(t *testing.T) {
 					for n := range tc.namespaces {
 						names = append(names, fmt.Sprint("n", n))
 					}
-					inf, err := informer.NewInNamespaces(func(name string) inNamespace {
+					inf := must(informer.NewInNamespaces(func(name string) inNamespace {
 						return inNamespace{informertest.NewSource[configMap]().Namespace(name), source()}
-					}, names, informer.Options[informer.AnyObject]{WatchList: informer.WatchListOff, ErrorHandler: ignore})
-					if err != nil {
-						t.Fatal(err)
-					}
+					}, names, anyOptions{WatchList: informer.WatchListOff, ErrorHandler: ignore}))
 					if err := g.Add(inf); err != nil {
 						t.Fatal(err)
 					}
@@ -110,9 +106,7 @@ func TestAGroupListsFourAtATime(t *testing.T) {
 				add(tc.later, nil)
 				tc.of.Group = g
 				if tc.of.Options == nil {
-					tc.of.Options = func(runtime.Object) (informer.Options[informer.AnyObject], error) {
-						return informer.Options[informer.AnyObject]{WatchList: informer.WatchListOff}, nil
-					}
+					tc.of.Options = func(runtime.Object) (anyOptions, error) { return anyOptions{WatchList: informer.WatchListOff}, nil }
 				}
 				for range tc.guests {
 					guest := tc.of.NewSharedIndexInformer(source(), &corev1.ConfigMap{}, 0, nil)
@@ -141,7 +135,7 @@ func TestMembersThatHangOrAreForbiddenHoldUpTheOthersBriefly(t *testing.T) {
 		t.Run(fmt.Sprint(tc.hang, " hang"), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				g, source := informer.Group{ErrorHandler: ignore}, newLister(&atomic.Int64{})
-				var members, good []*informer.CustomCacheInformer[configMap]
+				var members []*informer.CustomCacheInformer[configMap]
 				for n := range 24 + tc.hang + tc.forbidden {
 					l := source()
 					if n >= 24 {
@@ -149,23 +143,16 @@ func TestMembersThatHangOrAreForbiddenHoldUpTheOthersBriefly(t *testing.T) {
 						l.SetFaults(informertest.Faults{HoldLists: n < 24+tc.hang})
 						l.Fail("list", forbidden("maps"), -1)
 					}
-					inf, err := informer.NewFrom(l, options{Name: fmt.Sprint(n), WatchList: informer.WatchListOff})
-					if err != nil {
-						t.Fatal(err)
-					}
-					if members = append(members, inf); n < 24 {
-						good = append(good, inf)
-					}
+					members = append(members, must(informer.NewFrom(l, options{Name: fmt.Sprint(n), WatchList: informer.WatchListOff})))
 				}
-				rand.Shuffle(len(members), func(i, j int) { members[i], members[j] = members[j], members[i] })
-				for _, inf := range members {
-					if err := g.Add(inf); err != nil {
+				for _, n := range rand.Perm(len(members)) {
+					if err := g.Add(members[n]); err != nil {
 						t.Fatal(err)
 					}
 				}
 				begun := time.Now()
 				runUntilTheEnd(t, func(ctx context.Context) { _ = g.Run(ctx) })
-				for _, inf := range good {
+				for _, inf := range members[:24] {
 					if err := inf.WaitForSync(within(t, time.Minute)); err != nil {
 						t.Fatal(err)
 					}

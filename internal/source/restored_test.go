@@ -44,7 +44,7 @@ func TestAServerThatWentBackIsNoticedAtAWarmStart(t *testing.T) {
 		if got := r.View()[keyOf("changed")].Data["value"]; got != "3" {
 			t.Errorf("changed is %q", got)
 		}
-		checkKept(t, store, src.ResourceVersion())
+		testkit.CheckKept(t, store, src.ResourceVersion())
 	})
 }
 

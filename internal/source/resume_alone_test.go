@@ -172,14 +172,6 @@ func TestAServerThatHasFailedIsProbed(t *testing.T) {
 			received: lines(`list [] at "5"`, `list [] at "6"`),
 			told:     lines("watch failed: starting", "list failed: configmaps is forbidden: no"),
 		},
-		"before a stream, which is of the newest state": {
-			opts:     streaming(),
-			script:   []answer{sends(complete("8"), watch.Event{Type: watch.Error}), lists("6"), sends(complete("6"))},
-			takes:    10 * time.Second,
-			asked:    lines("stream", "probe", "stream"),
-			received: lines(`list [] at "8"`, `list [] at "6", went back`),
-			told:     lines("watch failed: the watch reports an error and does not say which", wentBack("8", "6")),
-		},
 		"not, if a list is older than the last event": {
 			opts:     aloneOptions(),
 			script:   []answer{lists("5"), ends(modified("a", "8"), watch.Event{Type: watch.Error, Object: &errExpired.ErrStatus}), lists("6")},
@@ -188,5 +180,16 @@ func TestAServerThatHasFailedIsProbed(t *testing.T) {
 			received: lines(`list [] at "5"`, `upsert a, at "8"`, `list [] at "6", went back`),
 			told:     lines(wentBack("8", "6")),
 		},
+	})
+}
+
+func TestAStreamAsksASuspectServerForTheNewestState(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := open(complete("8"))
+		p := startAlone(t, streaming(), "", watches(w), lists("6"), sends(complete("6")))
+		p.expect(lines("stream"), lines(`list [] at "8"`), nil)
+		w.send(watch.Event{Type: watch.Error})
+		p.after(10*time.Second, lines("probe", "stream"), lines(`list [] at "6", went back`),
+			lines("watch failed: the watch reports an error and does not say which", wentBack("8", "6")))
 	})
 }

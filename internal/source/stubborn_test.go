@@ -11,13 +11,14 @@ import (
 
 	"github.com/customcacheinformer/informer"
 	"github.com/customcacheinformer/informer/informertest"
+	"github.com/customcacheinformer/informer/internal/testkit"
 )
 
 // The sources of these tests do not answer like an API server.
 
 func TestWaitForEndsWithItsCtxAlsoIfThereIsAlwaysMoreToRead(t *testing.T) {
 	eachQueue(t, func(t *testing.T, queue informer.QueueKind) {
-		inf, src := startWith(t, queue, object("a", "1"))
+		inf, src := testkit.StartWith(t, queue, object("a", "1"))
 		var writing sync.WaitGroup
 		defer writing.Wait()
 		writing.Go(func() {
@@ -45,7 +46,7 @@ func TestAStoreThatIsDownDoesNotKeepTheReflectorFromItsWatch(t *testing.T) {
 		const objects = 500
 		src := informertest.NewSource[configMap]()
 		for n := range objects {
-			src.Apply(small(n, 0))
+			src.Apply(testkit.Small(n, 0))
 		}
 		store := informertest.NewStore(nil)
 		store.Fail(func(string, string) error { return errDown })

@@ -2,14 +2,17 @@ package source_test
 
 import (
 	"context"
+	"testing"
 	"time"
 
+	"github.com/customcacheinformer/informer/informertest"
 	"github.com/customcacheinformer/informer/internal/testkit"
 )
 
+func TestMain(m *testing.M) { informertest.Main(m) }
+
 // Short names for the helpers that the test packages share.
 type (
-	away       = testkit.Away
 	configMap  = testkit.ConfigMap
 	errorLog   = testkit.ErrorLog
 	event      = testkit.Event
@@ -22,10 +25,8 @@ const hour = testkit.Hour
 
 var (
 	addWatcher  = testkit.AddWatcher
-	ago         = testkit.Ago
 	asked       = testkit.Asked
 	bothWays    = testkit.BothWays
-	checkKept   = testkit.CheckKept
 	checkStore  = testkit.CheckStore
 	checkView   = testkit.CheckView
 	dialing     = testkit.Dialing
@@ -39,11 +40,8 @@ var (
 	oneRun      = testkit.OneRun
 	opened      = testkit.Opened
 	queues      = testkit.Queues
-	runWith     = testkit.RunWith
 	sleepBubble = testkit.SleepBubble
-	small       = testkit.Small
 	start       = testkit.Start
-	startWith   = testkit.StartWith
 	watched     = testkit.Watched
 	within      = testkit.Within
 )

@@ -93,7 +93,7 @@ func TestAListKeepsItsTurnWhileItMakesProgress(t *testing.T) {
 		"a forbidden stream":              {always(testkit.Refuses(403, "Forbidden")), anyOptions{WatchList: informer.WatchListOn}, 0},
 		"a list of one page, at last": {func(w *testkit.Wire) testkit.Answer {
 			return func(req *http.Request) (*http.Response, error) {
-				if req.URL.Query().Has("continue") {
+				if isLaterPage(req) {
 					return testkit.Refuses(410, "Expired")(req) // then client-go asks for a whole list
 				}
 				return after(w, 0, nil)(req)
@@ -119,13 +119,8 @@ func TestAListKeepsItsTurnWhileItMakesProgress(t *testing.T) {
 				w, opts := newWire(), tc.opts
 				opts.Lists = informer.NewListLimit(1)
 				if tc.answer != nil {
-					answer := tc.answer(w)
-					w.Odd(func(req *http.Request) testkit.Answer {
-						if testkit.IsStream(req) == (opts.WatchList == informer.WatchListOn) {
-							return answer
-						}
-						return nil
-					})
+					is := func(req *http.Request) bool { return testkit.IsStream(req) == (opts.WatchList == informer.WatchListOn) }
+					w.Odd(odd(is, tc.answer(w)))
 				}
 				if got := waitsBehind(t, opts.Lists, func() { observe(t, typedClient(w), opts) }); got != tc.want {
 					t.Errorf("the next informer lists after %v, want %v", got, tc.want)
@@ -297,10 +292,7 @@ func TestAWaitForATurnIsShownAndEndsWithTheInformer(t *testing.T) {
 		if err := inf.WaitForSync(within(t, 0)); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("WaitForSync: %v", err)
 		}
-		both, err := informer.NewInNamespaces(informertest.NewSource[configMap]().Namespace, []string{"one", "two"}, informer.Options[informer.AnyObject]{Lists: lists})
-		if err != nil {
-			t.Fatal(err)
-		}
+		both := must(informer.NewInNamespaces(informertest.NewSource[configMap]().Namespace, []string{"one", "two"}, anyOptions{Lists: lists}))
 		runUntilTheEnd(t, func(ctx context.Context) { _ = both.Run(ctx) })
 		synctest.Wait()
 		if h := both.Health(); !h.WaitsForTurn || !h.Namespaces[1].WaitsForTurn || !strings.Contains(h.Ready().Error(), want+" of one, of two") {

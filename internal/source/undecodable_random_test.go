@@ -13,8 +13,8 @@ import (
 	"testing/synctest"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/customcacheinformer/informer"
@@ -63,75 +63,72 @@ func TestRandomHistoriesWithObjectsThatCannotBeDecoded(t *testing.T) {
 
 func randomHistory(t *testing.T, seed uint64) {
 	r := rand.New(rand.NewPCG(seed, 1))
-	names := []string{"a", "b", "c", "d", "e", "f"}
 	src := informertest.NewSource(object("first", "1"))
-	server := map[string]string{"first": "1"}
-	kept := map[string]bool{} // the informer has had a state of it, and it was not deleted
 	change := func(n int) {
-		name := names[r.IntN(len(names))]
+		name := string("abcdef"[r.IntN(6)])
 		switch r.IntN(6) {
 		case 0:
 			_, _ = src.Delete(keyOf(name))
-			delete(server, name)
-			delete(kept, name)
 		case 1, 2:
 			src.Apply(object(name, testkit.Undecodable))
-			server[name] = testkit.Undecodable
 		default:
-			v := fmt.Sprint(n)
-			src.Apply(object(name, v))
-			server[name] = v
+			src.Apply(object(name, fmt.Sprint(n)))
 		}
 	}
 	for n := range 8 {
 		change(n)
 	}
-	w := &testkit.Wire{Source: src}
-	config := w.Config()
+	config := (&testkit.Wire{Source: src}).Config()
 	if seed%2 == 0 {
 		config.ContentType = runtime.ContentTypeJSON
 	}
-	faults := &sync.Mutex{}
-	inner := config.Transport
-	config.Transport = cutting{inner, faults, rand.New(rand.NewPCG(seed, 2))}
-	opts := anyOptions{Name: "maps",
-		WatchList: []informer.WatchListMode{informer.WatchListOn, informer.WatchListOff}[seed/2%2],
-		Intake:    []informer.IntakeMode{informer.IntakeWhole, informer.IntakeEarly}[seed/4%2],
-		Queue:     []informer.QueueKind{informer.QueueRealFIFO, informer.QueueDeltaFIFO}[seed/8%2],
+	config.Transport = cutting{config.Transport, &sync.Mutex{}, rand.New(rand.NewPCG(seed, 2))}
+	opts := anyOptions{
+		Name:         "maps",
+		WatchList:    []informer.WatchListMode{informer.WatchListOn, informer.WatchListOff}[seed/2%2],
+		Intake:       []informer.IntakeMode{informer.IntakeWhole, informer.IntakeEarly}[seed/4%2],
+		Queue:        []informer.QueueKind{informer.QueueRealFIFO, informer.QueueDeltaFIFO}[seed/8%2],
+		ErrorHandler: ignore,
 	}
 	if seed%3 == 0 {
 		opts.PageSize = 2
 	}
-	opts.ErrorHandler = func(context.Context, error) {}
-	inf, err := informer.NewFrom(informer.ListWatch(kubernetes.NewForConfigOrDie(config).CoreV1().ConfigMaps("")), opts)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var mu sync.Mutex
-	shadow := map[string]string{}
-	_, err = inf.AddWatcher(informer.WatcherFunc[informer.AnyObject](func(_ context.Context, e informer.Event[informer.AnyObject]) error {
-		mu.Lock()
-		defer mu.Unlock()
-		switch e.Type {
-		case informer.EventDeleted:
-			if _, known := shadow[e.Old.GetName()]; !known {
-				t.Errorf("deleted twice: %s", e.Old.GetName())
-			}
-			delete(shadow, e.Old.GetName())
-		case informer.EventAdded:
-			if _, known := shadow[e.New.GetName()]; known {
-				t.Errorf("added twice: %s", e.New.GetName())
-			}
-			shadow[e.New.GetName()] = e.New.(*corev1.ConfigMap).Data["value"]
-		default:
-			shadow[e.New.GetName()] = e.New.(*corev1.ConfigMap).Data["value"]
-		}
-		return nil
-	}), informer.WatcherOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	inf := must(informer.NewFrom(informer.ListWatch(kubernetes.NewForConfigOrDie(config).CoreV1().ConfigMaps("")), opts))
+	var seen informertest.Recorder[informer.AnyObject]
+	must(inf.AddWatcher(&seen, informer.WatcherOptions{}))
 	runUntilTheEnd(t, func(ctx context.Context) { _ = inf.Run(ctx) })
+
+	kept := map[types.UID]bool{} // the informer has had a state of it
+	check := func(step int) {
+		t.Helper()
+		got := values(maps.Collect(inf.All()))
+		if told := values(seen.View()); !maps.Equal(got, told) || seen.Err() != nil {
+			t.Errorf("step %d: store %v, events %v, %v", step, got, told, seen.Err())
+		}
+		var bad []string
+		exist := map[string]bool{}
+		for _, obj := range src.Objects() {
+			exist[obj.Name] = true
+			value, stored := got[obj.Name]
+			if want := obj.Data["value"]; want == testkit.Undecodable {
+				bad = append(bad, "default/"+obj.Name)
+			} else if value != want {
+				t.Errorf("step %d: %s is %q, want %q", step, obj.Name, value, want)
+			}
+			if kept[obj.UID] && !stored {
+				t.Errorf("step %d: %s has lost its last state", step, obj.Name)
+			}
+			kept[obj.UID] = stored
+		}
+		for name := range got {
+			if !exist[name] {
+				t.Errorf("step %d: %s was not deleted", step, name)
+			}
+		}
+		if h := inf.Health(); !slices.Equal(h.UndecodableKeys, bad) || h.Decoding.Left > 0 {
+			t.Errorf("step %d: undecodable %q, want %q; %+v", step, h.UndecodableKeys, bad, h.Decoding)
+		}
+	}
 	for n := range 60 {
 		for range r.IntN(8) {
 			change(100 + n)
@@ -150,41 +147,8 @@ func randomHistory(t *testing.T, seed uint64) {
 		if n%15 == 14 {
 			sleepBubble(time.Hour)
 			src.Apply(object("last", fmt.Sprint(n)))
-			server["last"] = fmt.Sprint(n)
 			sleepBubble(time.Hour)
-			mu.Lock()
-			got := map[string]string{}
-			objs, _ := inf.List("", nil)
-			for _, obj := range objs {
-				got[obj.GetName()] = obj.(*corev1.ConfigMap).Data["value"]
-			}
-			if !maps.Equal(got, shadow) {
-				t.Errorf("store %v, events %v", got, shadow)
-			}
-			mu.Unlock()
-			var bad []string
-			for name, v := range server {
-				if v == testkit.Undecodable {
-					bad = append(bad, "default/"+name)
-				} else if got[name] != v {
-					t.Errorf("step %d: %s is %q, want %q", n, name, got[name], v)
-				}
-			}
-			for name := range kept {
-				if _, exists := got[name]; !exists {
-					t.Errorf("step %d: %s has lost its last state", n, name)
-				}
-			}
-			for name := range got {
-				kept[name] = true
-				if _, exists := server[name]; !exists {
-					t.Errorf("step %d: %s was not deleted", n, name)
-				}
-			}
-			slices.Sort(bad)
-			if h := inf.Health(); !slices.Equal(h.UndecodableKeys, bad) || h.Decoding.Left > 0 {
-				t.Errorf("step %d: undecodable %q, want %q; %+v", n, h.UndecodableKeys, bad, h.Decoding)
-			}
+			check(n)
 		}
 	}
 }

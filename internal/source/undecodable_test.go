@@ -1,7 +1,6 @@
 package source_test
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -17,6 +16,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
@@ -34,19 +34,14 @@ const (
 // Without informer.Transport, one object that cannot be decoded makes every list and watch of a typed client
 // fail. The error leads to the remedy.
 func TestTheErrorOfAnObjectThatCannotBeDecodedLeadsToTheRemedy(t *testing.T) {
-	for name, odd := range map[string]func(*http.Request) testkit.Answer{
-		"in a list": toLists(testkit.Says(200, badList)),
-		"in a watch": func(req *http.Request) testkit.Answer {
-			if !testkit.IsWatch(req) {
-				return nil
-			}
-			return testkit.Streams(`{"type":"ADDED","object":` + badObject + `}`)
-		},
+	for name, answers := range map[string]func(*http.Request) testkit.Answer{
+		"in a list":  toLists(testkit.Says(200, badList)),
+		"in a watch": odd(testkit.IsWatch, testkit.Streams(`{"type":"ADDED","object":`+badObject+`}`)),
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				w := newWire()
-				w.Odd(odd)
+				w.Odd(answers)
 				o := observe(t, typedClient(w), anyOptions{Decode: informer.DecodeByClient})
 				sleepBubble(time.Minute)
 				if told, _ := o.take(); len(told) != 1 || !strings.Contains(told[0], "docs/operations.md") || !strings.Contains(told[0], "Transport") {
@@ -61,16 +56,11 @@ func TestTheErrorOfAnObjectThatCannotBeDecodedLeadsToTheRemedy(t *testing.T) {
 func TestTheErrorOfAStreamThatBreaksLeadsToNoRemedyForObjects(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWire()
-		w.Odd(func(req *http.Request) testkit.Answer {
-			if !testkit.IsWatch(req) {
-				return nil
-			}
-			return func(req *http.Request) (*http.Response, error) {
-				answer, err := testkit.Says(200, "")(req)
-				answer.Body = io.NopCloser(iotest.ErrReader(errors.New("stream error: stream ID 3; INTERNAL_ERROR; received from peer")))
-				return answer, err
-			}
-		})
+		w.Odd(odd(testkit.IsWatch, func(req *http.Request) (*http.Response, error) {
+			answer, err := testkit.Says(200, "")(req)
+			answer.Body = io.NopCloser(iotest.ErrReader(errors.New("stream error: stream ID 3; INTERNAL_ERROR; received from peer")))
+			return answer, err
+		}))
 		o := observe(t, typedClient(w), anyOptions{Decode: informer.DecodeByClient})
 		sleepBubble(time.Minute)
 		if told, _ := o.take(); len(told) != 1 || !strings.Contains(told[0], "INTERNAL_ERROR") || strings.Contains(told[0], "Transport") {
@@ -95,6 +85,15 @@ func TestAnObjectThatCannotBeDecodedKeepsItsLastState(t *testing.T) {
 	}
 }
 
+// values returns the data of ConfigMaps by name.
+func values(objs map[types.NamespacedName]informer.AnyObject) map[string]string {
+	got := map[string]string{}
+	for key, obj := range objs {
+		got[key.Name] = obj.(*corev1.ConfigMap).Data["value"]
+	}
+	return got
+}
+
 func checkLastState(t *testing.T, contentType string, opts anyOptions) {
 	w := &testkit.Wire{Source: informertest.NewSource(object("a", "1"), object("bad", testkit.Undecodable), object("c", "1"))}
 	config := w.Config()
@@ -107,12 +106,8 @@ func checkLastState(t *testing.T, contentType string, opts anyOptions) {
 		if len(told) != wantTold || wantTold > 0 && !strings.HasPrefix(told[0], "decode default/") {
 			t.Errorf("%s: reported %q, want %d reports", when, told, wantTold)
 		}
-		got := map[string]string{}
-		objs, err := o.List("", nil)
-		for _, obj := range objs {
-			got[obj.GetName()] = obj.(*corev1.ConfigMap).Data["value"]
-		}
-		if !maps.Equal(got, want) || !slices.Equal(deleted, wantDeleted) || err != nil || o.Health().Ready() != nil || !slices.Equal(o.Health().UndecodableKeys, failing) {
+		got := values(maps.Collect(o.All()))
+		if !maps.Equal(got, want) || !slices.Equal(deleted, wantDeleted) || o.Health().Ready() != nil || !slices.Equal(o.Health().UndecodableKeys, failing) {
 			t.Errorf("%s: the store has %v, want %v; deleted: %q, want %q; cannot be decoded: %q, want %q; %v",
 				when, got, want, deleted, wantDeleted, o.Health().UndecodableKeys, failing, o.Health().Ready())
 		}
@@ -205,12 +200,9 @@ func TestHealthShowsHowObjectsAreDecoded(t *testing.T) {
 func TestATypedInformerLeavesOutWhatCannotBeDecoded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := &testkit.Wire{Source: informertest.NewSource(object("a", "1"), object("bad", testkit.Undecodable))}
-		var errs testkit.ErrorLog
-		inf, err := informer.New(kubernetes.NewForConfigOrDie(w.Config()).CoreV1().ConfigMaps(""), informer.Options[*corev1.ConfigMap]{ErrorHandler: errs.Handle})
-		if err != nil {
-			t.Fatal(err)
-		}
-		runUntilTheEnd(t, func(ctx context.Context) { _ = inf.Run(ctx) })
+		var errs errorLog
+		inf := must(informer.New(kubernetes.NewForConfigOrDie(w.Config()).CoreV1().ConfigMaps(""), options{ErrorHandler: errs.Handle}))
+		start(t, inf)
 		sleepBubble(time.Minute)
 		var failed *informer.ObjectError
 		if all := errs.Take(); len(all) != 1 || !errors.As(all[0], &failed) || failed.Op != "decode" || failed.Key != "default/bad" || inf.Health().Objects != 1 {
@@ -224,13 +216,8 @@ func TestAnObjectThatCannotBeDecodedIsDeletedInAStream(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWire()
 		end := `{"type":"BOOKMARK","object":{"kind":"ConfigMap","apiVersion":"v1","metadata":{"resourceVersion":"1005","annotations":{"k8s.io/initial-events-end":"true"}}}}`
-		w.Odd(func(req *http.Request) testkit.Answer {
-			if !testkit.IsStream(req) {
-				return nil
-			}
-			good := strings.Replace(badObject, `"data":7`, `"data":{"value":"1"}`, 1)
-			return testkit.Streams(`{"type":"ADDED","object":`+good+`}`, `{"type":"DELETED","object":`+badObject+`}`, end)
-		})
+		good := strings.Replace(badObject, `"data":7`, `"data":{"value":"1"}`, 1)
+		w.Odd(odd(testkit.IsStream, testkit.Streams(`{"type":"ADDED","object":`+good+`}`, `{"type":"DELETED","object":`+badObject+`}`, end)))
 		o := observe(t, typedClient(w), anyOptions{WatchList: informer.WatchListOn, Intake: informer.IntakeEarly})
 		sleepBubble(time.Minute)
 		if told, _ := o.take(); len(told) != 0 || o.Health().Objects != 0 || o.Health().Ready() != nil {

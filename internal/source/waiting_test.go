@@ -13,7 +13,6 @@ import (
 
 // A request without an answer is shown after 30 s, with the reason if client-go knows one.
 func TestARequestWithoutAnAnswerIsShown(t *testing.T) {
-	isList := func(req *http.Request) bool { return !testkit.IsWatch(req) }
 	busyThenHangs := func() testkit.Answer {
 		asked := 0
 		return func(req *http.Request) (*http.Response, error) {
@@ -32,7 +31,7 @@ func TestARequestWithoutAnAnswerIsShown(t *testing.T) {
 		want   string // in the error after two minutes
 	}{
 		"a list":                  {isList, hangs, anyOptions{}, "list maps: no answer for 2m0s"},
-		"a page":                  {func(req *http.Request) bool { return req.URL.Query().Has("continue") }, hangs, anyOptions{PageSize: 2}, "list maps: no answer for 2m0s"},
+		"a page":                  {isLaterPage, hangs, anyOptions{PageSize: 2}, "list maps: no answer for 2m0s"},
 		"a stream":                {testkit.IsStream, hangs, anyOptions{WatchList: informer.WatchListOn}, "watch maps: no answer for 2m0s"},
 		"a watch":                 {testkit.IsWatch, hangs, anyOptions{}, "watch maps: no answer for 2m0s"},
 		"429, again after 50 s":   {isList, throttled, anyOptions{}, "list maps: no answer for 2m0s: the server has asked the client 2 times to wait, the last time for 50s"},
@@ -41,13 +40,8 @@ func TestARequestWithoutAnAnswerIsShown(t *testing.T) {
 		for _, queue := range queues {
 			t.Run(name, func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
-					w, answer := newWire(), tc.answer()
-					w.Odd(func(req *http.Request) testkit.Answer {
-						if tc.is(req) {
-							return answer
-						}
-						return nil
-					})
+					w := newWire()
+					w.Odd(odd(tc.is, tc.answer()))
 					opts := tc.opts
 					opts.Queue = queue
 					o := observe(t, typedClient(w), opts)

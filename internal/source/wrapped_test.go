@@ -46,10 +46,7 @@ func TestATypeOfAnotherNameIsNotListedTwice(t *testing.T) {
 		config := w.Config()
 		config.GroupVersion, config.APIPath = &gv, "/apis"
 		config.NegotiatedSerializer = serializer.NewCodecFactory(s).WithoutConversion()
-		r, err := rest.RESTClientFor(config)
-		if err != nil {
-			t.Fatal(err)
-		}
+		r := must(rest.RESTClientFor(config))
 		client := gentype.NewClientWithList("things", rest.Interface(r), runtime.NewParameterCodec(s), "",
 			func() *corev1.ConfigMap { return &corev1.ConfigMap{} }, func() *corev1.ConfigMapList { return &corev1.ConfigMapList{} })
 		o := observe(t, informer.ListWatch(client), anyOptions{})
@@ -97,13 +94,9 @@ func (c closeBoth) Close() error {
 func TestAWrapperThatReadsLinesDoesNotHoldUpAWatch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWire()
-		w.Odd(func(req *http.Request) testkit.Answer {
-			if !testkit.IsWatch(req) {
-				return nil
-			}
-			good := strings.Replace(badObject, `"data":7`, `"data":{"value":"1"}`, 1)
-			return testkit.Streams(`{"type":"BOOKMARK","object":{"kind":"ConfigMap","apiVersion":"v1","metadata":{"resourceVersion":"1003"}}}`, `{"type":"ADDED","object":`+good+`}`)
-		})
+		good := strings.Replace(badObject, `"data":7`, `"data":{"value":"1"}`, 1)
+		w.Odd(odd(testkit.IsWatch, testkit.Streams(
+			`{"type":"BOOKMARK","object":{"kind":"ConfigMap","apiVersion":"v1","metadata":{"resourceVersion":"1003"}}}`, `{"type":"ADDED","object":`+good+`}`)))
 		config := w.Config()
 		config.ContentType = runtime.ContentTypeJSON
 		config.Wrap(func(next http.RoundTripper) http.RoundTripper { return byLine{next} })
@@ -230,11 +223,10 @@ func TestNobodyGetsOmittedFields(t *testing.T) {
 				sleepBubble(time.Minute)
 				w.Source.Apply(object("b", "2"))
 				sleepBubble(time.Minute)
-				objs, err := o.List("", nil)
-				if err != nil || len(objs) != 2 {
-					t.Fatalf("%d objects, %v", len(objs), err)
+				if n := o.Health().Objects; n != 2 {
+					t.Errorf("%d objects", n)
 				}
-				for _, obj := range objs {
+				for _, obj := range o.All() {
 					if obj.GetLabels() != nil || obj.(*corev1.ConfigMap).Data["value"] == "" {
 						t.Errorf("%q, %v: %+v", contentType, opts.Decode, obj)
 					}
@@ -251,8 +243,7 @@ func TestTheDropInOmitsFields(t *testing.T) {
 			inf := informer.ClientGo{Options: func(runtime.Object) (anyOptions, error) {
 				return anyOptions{Omit: []string{path}, ErrorHandler: testkit.Ignore}, nil
 			}}.NewSharedIndexInformer(informertest.NewSource(object("a", "1")), &corev1.ConfigMap{}, 0, nil)
-			stop, stopped := make(chan struct{}), make(chan struct{})
-			go func() { inf.Run(stop); close(stopped) }()
+			runUntilTheEnd(t, inf.RunWithContext)
 			sleepBubble(time.Minute)
 			got := "nothing"
 			for _, obj := range inf.GetStore().List() {
@@ -261,8 +252,6 @@ func TestTheDropInOmitsFields(t *testing.T) {
 			if got != want {
 				t.Errorf("without %s the data is %q, want %q", path, got, want)
 			}
-			close(stop)
-			<-stopped
 		})
 	}
 }

@@ -1,9 +1,0 @@
-package source_test
-
-import (
-	"testing"
-
-	"github.com/customcacheinformer/informer/informertest"
-)
-
-func TestMain(m *testing.M) { informertest.Main(m) }
