@@ -349,6 +349,9 @@ func TestADurableMayBeUsedAndChangedFromAnyGoroutine(t *testing.T) {
 				d.Delay(time.Duration(i%3) * time.Second)
 				time.Sleep(time.Second)
 				release()
+				d.Fail(func(string, string) error { return nil })
+				d.FailAfter(nil)
+				_ = d.Calls("get")
 			}
 			d.Heal()
 		})

@@ -124,16 +124,6 @@ func TestExpectComparesTheEventsOfEachObjectInOrder(t *testing.T) {
 	})
 }
 
-func TestAHookIsCalledAndItsErrorReturned(t *testing.T) {
-	r := informertest.Recorder[*corev1.Pod]{Hook: func(context.Context, podEvent) error { return errors.New("mine") }}
-	if err := r.Add(t.Context(), podEvent{Type: informer.EventAdded, New: namedPod("a", "1")}); err == nil {
-		t.Error("Add returned nil")
-	}
-	if got := len(r.Events()); got != 1 {
-		t.Errorf("recorded %d events", got)
-	}
-}
-
 // A watcher whose calls fail at times sees every kind of repeated event: alone, merged with newer
 // ones, and given up.
 func TestARecorderFollowsAWatcherWhoseHookFails(t *testing.T) {
@@ -223,26 +213,6 @@ func TestAReaderHoldsWhatItIsGiven(t *testing.T) {
 	if pods, err := reader.List("default", nil); len(pods) != 2 || err != nil {
 		t.Errorf("List: %v, %v", pods, err)
 	}
-}
-
-func TestStartGivesARunningInformer(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		inf, src := informertest.Start(t, namedPod("a", ""))
-		if !inf.HasSynced() {
-			t.Error("not synced")
-		}
-		var r informertest.Recorder[*corev1.Pod]
-		if _, err := inf.AddWatcher(&r, informer.WatcherOptions{}); err != nil {
-			t.Fatal(err)
-		}
-		r.Expect(t, "added default/a")
-		src.Apply(namedPod("b", ""))
-		r.Expect(t, "added default/b")
-		if _, err := src.Delete(types.NamespacedName{Namespace: "default", Name: "a"}); err != nil {
-			t.Fatal(err)
-		}
-		r.Expect(t, "deleted default/a")
-	})
 }
 
 func TestRunReturnsAFunctionThatStopsAndWaits(t *testing.T) {

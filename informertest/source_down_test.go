@@ -1,13 +1,11 @@
 package informertest_test
 
 import (
-	"context"
 	"errors"
 	"net/url"
 	"syscall"
 	"testing"
 	"testing/synctest"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -16,7 +14,6 @@ import (
 	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/client-go/kubernetes/fake"
 
-	"github.com/customcacheinformer/informer"
 	"github.com/customcacheinformer/informer/informertest"
 )
 
@@ -128,60 +125,4 @@ func TestAClientsetOfAServerThatIsDownIsRefused(t *testing.T) {
 	if _, err := pods.Patch(ctx, "a", types.ApplyPatchType, []byte("{}"), metav1.PatchOptions{}); !apierrors.IsMethodNotSupported(err) {
 		t.Errorf("an apply, after Up: %v", err)
 	}
-}
-
-func TestAnInformerMissesNoDeleteWhileTheServerIsDown(t *testing.T) {
-	for name, change := range map[string]struct{ compact, rejectStreams bool }{
-		"with its history":               {},
-		"without its history":            {compact: true},
-		"without its history or streams": {compact: true, rejectStreams: true},
-	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				inf, src := informertest.Start(t, configMap("a", "1"), configMap("b", "1"), configMap("c", "1"))
-				var seen informertest.Recorder[*corev1.ConfigMap]
-				must(inf.AddWatcher(&seen, informer.WatcherOptions{}))
-				seen.Expect(t, "added default/a", "added default/b", "added default/c")
-
-				src.SetFaults(informertest.Faults{Down: true})
-				must(src.Delete(keyOf("a")))
-				src.Apply(configMap("b", "2"))
-				src.Apply(configMap("d", "1"))
-				if change.compact {
-					src.Compact()
-				}
-				time.Sleep(10 * time.Minute)
-				seen.Expect(t)
-				if err := src.WaitForWatches(endsSoon(t), 1); err == nil {
-					t.Error("a watch is open while the server is down")
-				}
-
-				src.SetFaults(informertest.Faults{RejectWatchList: change.rejectStreams})
-				seen.Expect(t, "deleted default/a", "updated default/b", "added default/d")
-				src.Apply(configMap("d", "2"))
-				seen.Expect(t, "updated default/d")
-				seen.Expect(t)
-			})
-		})
-	}
-}
-
-func endsSoon(t *testing.T) context.Context {
-	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-	t.Cleanup(cancel)
-	return ctx
-}
-
-func TestAnInformerSyncsWhenTheServerComesUp(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		src := informertest.NewSource(configMap("a", "1"))
-		src.SetFaults(informertest.Faults{Down: true})
-		inf := must(informer.NewFrom(src, informer.Options[*corev1.ConfigMap]{}))
-		time.AfterFunc(time.Minute, func() { src.SetFaults(informertest.Faults{}) })
-		start := time.Now()
-		informertest.Run(t, inf) // fails the test if the informer does not sync
-		if took := time.Since(start); took < time.Minute {
-			t.Errorf("synced after %v, while the server was down", took)
-		}
-	})
 }

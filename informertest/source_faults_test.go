@@ -9,7 +9,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/customcacheinformer/informer/informertest"
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -17,6 +16,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/watch"
+
+	"github.com/customcacheinformer/informer/informertest"
 )
 
 func TestFailAnswersAsManyRequestsAsItSays(t *testing.T) {
@@ -44,23 +45,6 @@ func TestFailAnswersAsManyRequestsAsItSays(t *testing.T) {
 		t.Fatalf("the source is not healed: %v", err)
 	}
 	w.Stop()
-}
-
-func TestFailPanicsWithoutAnErrorOrForAnotherVerb(t *testing.T) {
-	src := informertest.NewSource[*corev1.ConfigMap]()
-	for name, fail := range map[string]func(){
-		"no error":     func() { src.Fail("list", nil, 1) },
-		"another verb": func() { src.Fail("get", errors.New("no"), 1) },
-	} {
-		func() {
-			defer func() {
-				if recover() == nil {
-					t.Errorf("%s: no panic", name)
-				}
-			}()
-			fail()
-		}()
-	}
 }
 
 func TestDisconnectEndsAllWatchesAtOnce(t *testing.T) {

@@ -3,9 +3,7 @@ package informertest_test
 import (
 	"strings"
 	"testing"
-	"testing/synctest"
 
-	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"
 	certificatesv1 "k8s.io/api/certificates/v1"
@@ -16,7 +14,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes/fake"
 	"k8s.io/utils/ptr"
 
@@ -182,54 +179,10 @@ func TestCustomResourcesHaveTheSelectableFieldsThatATestGives(t *testing.T) {
 	if got := namesBy(t, pods, "spec.nodeName=,spec.hostname=,status.podIPs="); got != "a" {
 		t.Errorf("selected %q", got)
 	}
-
-	defer func() {
-		if recover() == nil {
-			t.Error("no panic")
-		}
-	}()
-	src.SetSelectableFields(".")
 }
 
 func podOn(node, name string) *corev1.Pod {
 	pod := namedPod(name, "")
 	pod.Spec.NodeName = node
 	return pod
-}
-
-func podEvents(t *testing.T, w watch.Interface, n int) (got []string) {
-	t.Helper()
-	for range n {
-		e := next(t, w)
-		pod := e.Object.(*corev1.Pod)
-		got = append(got, string(e.Type)+" "+pod.Name+" on "+pod.Spec.NodeName+" @"+pod.ResourceVersion)
-	}
-	wantQuiet(t, w)
-	return got
-}
-
-func TestAPodIsAddedToTheWatchOfItsNodeWhenItIsScheduled(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		src := informertest.NewSource(podOn("", "a"), podOn("n1", "b"))
-		onNode := metav1.ListOptions{FieldSelector: "spec.nodeName=n1"}
-		open := openWatch(t, src, onNode)
-		src.Apply(podOn("n1", "a"))
-		src.Apply(podOn("n2", "b"))
-		src.Apply(podOn("n2", "c"))
-		running := podOn("n1", "a")
-		running.Status.Phase = corev1.PodRunning
-		src.Apply(running)
-		must(src.Delete(keyOf("b")))
-		must(src.Delete(keyOf("a")))
-
-		// The object that leaves has the state in which it was last selected, and the version of the change.
-		want := []string{"ADDED a on n1 @1003", "DELETED b on n1 @1004", "MODIFIED a on n1 @1006", "DELETED a on n1 @1008"}
-		if diff := cmp.Diff(append([]string{"ADDED b on n1 @1002"}, want...), podEvents(t, open, 5)); diff != "" {
-			t.Errorf("an open watch (-want +got):\n%s", diff)
-		}
-		onNode.ResourceVersion = "1002"
-		if diff := cmp.Diff(want, podEvents(t, openWatch(t, src, onNode), 4)); diff != "" {
-			t.Errorf("a watch that replays the history (-want +got):\n%s", diff)
-		}
-	})
 }

@@ -1,10 +1,8 @@
 package informertest_test
 
 import (
-	"context"
+	"slices"
 	"testing"
-	"testing/synctest"
-	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -16,7 +14,6 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/customcacheinformer/informer"
-	"github.com/customcacheinformer/informer/enqueue"
 	"github.com/customcacheinformer/informer/informertest"
 )
 
@@ -55,14 +52,8 @@ func generationsOf[T informer.Object](t *testing.T, obj T, changes ...func(T)) (
 
 func wantGenerations(t *testing.T, what string, got []int64, want ...int64) {
 	t.Helper()
-	if len(got) != len(want) {
-		t.Fatalf("%s: got generations %v, want %v", what, got, want)
-	}
-	for i := range want {
-		if got[i] != want[i] {
-			t.Errorf("%s: got generations %v, want %v", what, got, want)
-			return
-		}
+	if !slices.Equal(got, want) {
+		t.Errorf("%s: got generations %v, want %v", what, got, want)
 	}
 }
 
@@ -141,37 +132,4 @@ func TestAClientsetWritesGenerations(t *testing.T) {
 	d.Spec.Paused = true
 	updated := must(deployments.Update(t.Context(), d, metav1.UpdateOptions{}))
 	wantGenerations(t, "a Deployment", []int64{d.Generation, d.Status.ObservedGeneration, updated.Generation}, 1, 1, 2)
-}
-
-func TestAControllerWithGenerationSeesAChangeOfTheSpec(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		src := informertest.NewSource(podOn("", "a"))
-		pods := must(informer.NewFrom(src, informer.Options[*corev1.Pod]{}))
-		calls := make(chan string, 10)
-		c := must(enqueue.NewController(func(_ context.Context, key types.NamespacedName) (time.Duration, error) {
-			calls <- key.String()
-			return 0, nil
-		}, enqueue.Options{Name: "pods"}, enqueue.For(pods, enqueue.Generation)))
-		informertest.Run(t, pods)
-		ctx, stop := context.WithCancel(t.Context())
-		done := make(chan error)
-		go func() { done <- c.Run(ctx) }()
-		defer func() { stop(); must(0, <-done) }()
-		if got := <-calls; got != "default/a" {
-			t.Errorf("the first key is %s", got)
-		}
-
-		running := must(src.Get(keyOf("a")))
-		running.Status.Phase = corev1.PodRunning
-		must(src.Update(running))
-		synctest.Wait()
-		if len(calls) != 0 {
-			t.Error("a change of the status was queued")
-		}
-		src.Apply(podOn("n", "a"))
-		synctest.Wait()
-		if len(calls) != 1 {
-			t.Errorf("%d keys for a change of the spec", len(calls))
-		}
-	})
 }

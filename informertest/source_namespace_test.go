@@ -6,11 +6,11 @@ import (
 	"testing"
 	"testing/synctest"
 
-	"github.com/customcacheinformer/informer"
-	"github.com/customcacheinformer/informer/informertest"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes/fake"
+
+	"github.com/customcacheinformer/informer/informertest"
 )
 
 // clients has the clients of two namespaces and of all, and of a clientset.
@@ -66,6 +66,9 @@ func TestANamespaceFailsAlone(t *testing.T) {
 		for range 3 {
 			f.wantWatch("a", errOfOne)
 		}
+		if _, err := f.client.CoreV1().Pods("a").Watch(t.Context(), metav1.ListOptions{}); !errors.Is(err, errOfOne) {
+			t.Errorf("WATCH of a clientset: %v", err)
+		}
 		f.SetFaults(informertest.Faults{}) // does not heal
 		f.wantWatch("a", errOfOne)
 		f.Heal()
@@ -115,53 +118,4 @@ func TestRequestsForAllNamespacesFailAlone(t *testing.T) {
 		f.wantList("", nil)
 		f.wantWatch("", nil)
 	})
-}
-
-func TestANamespaceFailsForAClientset(t *testing.T) {
-	f := newClients(t)
-	f.FailIn("a", "list", errOfOne, -1)
-	f.FailIn("a", "watch", errOfOne, -1)
-	for namespace, want := range map[string]error{"a": errOfOne, "b": nil, "": nil} {
-		pods := f.client.CoreV1().Pods(namespace)
-		if _, err := pods.List(t.Context(), metav1.ListOptions{}); !errors.Is(err, want) {
-			t.Errorf("LIST of %q: %v, want %v", namespace, err, want)
-		}
-		w, err := pods.Watch(t.Context(), metav1.ListOptions{})
-		if !errors.Is(err, want) {
-			t.Errorf("WATCH of %q: %v, want %v", namespace, err, want)
-		}
-		if err == nil {
-			w.Stop()
-		}
-	}
-	if _, err := f.client.CoreV1().Pods("a").Get(t.Context(), "x", metav1.GetOptions{}); err != nil {
-		t.Errorf("Get: %v", err)
-	}
-}
-
-func TestANamespaceThatFailsHoldsUpNoOther(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		src := informertest.NewSource(podIn("a", "x"), podIn("b", "x"))
-		src.FailIn("b", "list", errOfOne, 3)
-		src.FailIn("b", "watch", errOfOne, 3)
-		inf := must(informer.NewInNamespaces(src.Namespace, []string{"a", "b"}, informer.Options[*corev1.Pod]{}))
-		var seen informertest.Recorder[*corev1.Pod]
-		must(inf.AddWatcher(&seen, informer.WatcherOptions{}))
-		informertest.Run(t, inf)
-		seen.Expect(t, "added a/x", "added b/x")
-		for _, r := range src.Requests() {
-			if inA := r.Options.FieldSelector == "metadata.namespace=a"; inA && r.Err != nil {
-				t.Errorf("%s of a: %v", r.Verb, r.Err)
-			}
-		}
-	})
-}
-
-func TestFailOfANamespacePanicsWithoutAnError(t *testing.T) {
-	defer func() {
-		if recover() == nil {
-			t.Error("no panic")
-		}
-	}()
-	informertest.NewSource[*corev1.Pod]().FailIn("a", "list", nil, 1)
 }

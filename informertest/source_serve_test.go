@@ -171,22 +171,3 @@ func TestServeAnswersADynamicClient(t *testing.T) {
 		t.Errorf("event %v", event)
 	}
 }
-
-func TestServeRefusesNil(t *testing.T) {
-	client := fake.NewClientset()
-	src := informertest.NewSource[*corev1.Pod]()
-	for name, serve := range map[string]func(){
-		"fake":     func() { src.Serve(nil, "pods", &corev1.PodList{}) },
-		"resource": func() { src.Serve(&client.Fake, "", &corev1.PodList{}) },
-		"list":     func() { src.Serve(&client.Fake, "pods", nil) },
-	} {
-		func() {
-			defer func() {
-				if recover() == nil {
-					t.Errorf("no panic without %s", name)
-				}
-			}()
-			serve()
-		}()
-	}
-}

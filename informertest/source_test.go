@@ -1,13 +1,12 @@
 package informertest_test
 
 import (
+	"errors"
 	"fmt"
 	"testing"
 	"testing/synctest"
 	"time"
 
-	"github.com/customcacheinformer/informer"
-	"github.com/customcacheinformer/informer/informertest"
 	"github.com/google/go-cmp/cmp"
 	"go.uber.org/goleak"
 	corev1 "k8s.io/api/core/v1"
@@ -16,6 +15,10 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/kubernetes/fake"
+
+	"github.com/customcacheinformer/informer"
+	"github.com/customcacheinformer/informer/informertest"
 )
 
 func TestMain(m *testing.M) {
@@ -223,10 +226,19 @@ func TestNoUIDIsUsedTwice(t *testing.T) {
 	}
 }
 
-func TestNewSourcePanicsOnWhatCannotBe(t *testing.T) {
-	for name, objs := range map[string][]*corev1.ConfigMap{
-		"nameless":  {configMap("", "1")},
-		"duplicate": {configMap("a", "1"), configMap("a", "2")},
+func TestWhatCannotBePanics(t *testing.T) {
+	src, client := informertest.NewSource[*corev1.ConfigMap](), fake.NewClientset()
+	for name, call := range map[string]func(){
+		"NewSource of an object without a name": func() { informertest.NewSource(configMap("", "1")) },
+		"NewSource of one object twice":         func() { informertest.NewSource(configMap("a", "1"), configMap("a", "2")) },
+		"Apply of an object without a name":     func() { src.Apply(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{GenerateName: "web-"}}) },
+		"Fail without an error":                 func() { src.Fail("list", nil, 1) },
+		"Fail of another verb":                  func() { src.Fail("get", errors.New("no"), 1) },
+		"FailIn without an error":               func() { src.FailIn("a", "list", nil, 1) },
+		"Serve without a fake":                  func() { src.Serve(nil, "configmaps", &corev1.ConfigMapList{}) },
+		"Serve without a resource":              func() { src.Serve(&client.Fake, "", &corev1.ConfigMapList{}) },
+		"Serve without a list":                  func() { src.Serve(&client.Fake, "configmaps", nil) },
+		"SetSelectableFields of an empty path":  func() { src.SetSelectableFields(".") },
 	} {
 		t.Run(name, func(t *testing.T) {
 			defer func() {
@@ -234,7 +246,7 @@ func TestNewSourcePanicsOnWhatCannotBe(t *testing.T) {
 					t.Error("no panic")
 				}
 			}()
-			informertest.NewSource(objs...)
+			call()
 		})
 	}
 }

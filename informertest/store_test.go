@@ -9,10 +9,11 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/customcacheinformer/informer/informertest"
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/tools/cache"
+
+	"github.com/customcacheinformer/informer/informertest"
 )
 
 // storeOps are all operations of a Store, by their names. Each works on a store that holds a
@@ -143,6 +144,7 @@ func TestAStoreRefusesToBeUsedWrongly(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			s, inner := storeOf(configMap("a", "1"))
+			s.FailAfter(func(op, key string) error { t.Errorf("FailAfter is asked about %s of %s", op, key); return nil })
 			err := c.do(s)
 			for _, want := range c.want {
 				if err == nil || !strings.Contains(err.Error(), want) {
@@ -193,8 +195,8 @@ func TestFailPreventsAnOperationAndFailAfterDoesNot(t *testing.T) {
 			var before, after []string
 			s.Fail(func(op, key string) error { before = append(before, op+" "+key); return mine })
 			s.FailAfter(func(op, key string) error { after = append(after, op+" "+key); return mine })
-			if err := o.do(s); !errors.Is(err, mine) {
-				t.Errorf("with Fail it returned %v", err)
+			if err := o.do(s); !errors.Is(err, mine) || len(after) > 0 {
+				t.Errorf("with Fail it returned %v, and FailAfter was asked %d times", err, len(after))
 			}
 			wantStored(t, inner, "a=1", "b=1")
 			s.Fail(nil)
@@ -213,27 +215,18 @@ func TestFailPreventsAnOperationAndFailAfterDoesNot(t *testing.T) {
 			if diff := cmp.Diff([][]string{want, want}, [][]string{before, after}); diff != "" {
 				t.Errorf("the functions were called for (-want +got):\n%s", diff)
 			}
+			if item, exists, err := s.GetByKey("default/a"); item != nil || exists || !errors.Is(err, mine) {
+				t.Errorf("a get that fails after its effect returned %v, %v, %v", item, exists, err)
+			}
+			s.FailRandomly(1, 0)
+			if _, _, err := s.GetByKey("default/a"); err != nil {
+				t.Errorf("FailRandomly has not taken the place of FailAfter: %v", err)
+			}
 			if err := s.Err(); err != nil {
 				t.Errorf("nothing was used wrongly, but %v", err)
 			}
 		})
 	}
-}
-
-func TestAGetThatFailsReturnsNothing(t *testing.T) {
-	s, _ := storeOf(configMap("a", "1"))
-	s.FailAfter(func(string, string) error { return errors.New("mine") })
-	if item, exists, err := s.GetByKey("default/a"); item != nil || exists || err == nil {
-		t.Errorf("got %v, %v, %v", item, exists, err)
-	}
-}
-
-func TestFailAfterIsNotAskedAboutWhatHasFailed(t *testing.T) {
-	s, _ := storeOf()
-	s.FailAfter(func(op, key string) error { t.Errorf("asked about %s of %s", op, key); return nil })
-	_ = s.Update(configMap("a", "1"))
-	s.Fail(func(string, string) error { return errors.New("mine") })
-	_ = s.Add(configMap("a", "1"))
 }
 
 func TestAStoreThatIsBrokenBehindSaysSo(t *testing.T) {
@@ -313,16 +306,6 @@ func TestFailuresByChanceDependOnTheSeedOnly(t *testing.T) {
 	}
 	if cmp.Equal(run(1), run(2)) {
 		t.Error("another seed makes no difference")
-	}
-}
-
-func TestFailRandomlyTakesThePlaceOfFailAndFailAfter(t *testing.T) {
-	s, _ := storeOf()
-	s.Fail(func(string, string) error { return errors.New("mine") })
-	s.FailAfter(func(string, string) error { return errors.New("mine") })
-	s.FailRandomly(1, 0)
-	if err := s.Add(configMap("a", "1")); err != nil {
-		t.Error(err)
 	}
 }
 
@@ -415,46 +398,4 @@ func TestCallsCountsEachOperationAlsoIfItFails(t *testing.T) {
 			t.Errorf("%d calls of %q, want %d", got, op, n)
 		}
 	}
-}
-
-func TestAStoreMayBeUsedAndChangedFromAnyGoroutine(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := informertest.NewStore(nil)
-		var all sync.WaitGroup
-		for n := range 4 {
-			all.Go(func() {
-				obj := configMap(fmt.Sprint("o", n), "")
-				for range 50 {
-					_, exists, err := s.GetByKey("default/" + obj.Name)
-					switch {
-					case err != nil:
-					case exists:
-						_ = s.Delete(obj)
-					default:
-						_ = s.Add(obj)
-					}
-					s.List()
-				}
-			})
-		}
-		all.Go(func() {
-			for i := range uint64(50) {
-				s.FailRandomly(i, 0.5)
-				release := s.Hang()
-				s.Delay(time.Duration(i%3) * time.Second)
-				time.Sleep(time.Second)
-				release()
-				s.Fail(func(string, string) error { return nil })
-				s.FailAfter(nil)
-				if i%5 == 0 {
-					s.Heal()
-				}
-				_ = s.Calls("get")
-			}
-		})
-		all.Wait()
-		if err := s.Err(); err != nil {
-			t.Error(err)
-		}
-	})
 }
