@@ -12,7 +12,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
-	"k8s.io/client-go/kubernetes/fake"
 
 	"github.com/customcacheinformer/informer/informertest"
 )
@@ -39,8 +38,7 @@ func TestDeleteCollectionDeletesWhatALISTReturns(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			src := informertest.NewSource(podIn("a", "x"), podIn("a", "y"), podIn("b", "x"), podIn("b", "z"), podIn("b", "gone"))
 			must(src.Delete(types.NamespacedName{Namespace: "b", Name: "gone"}))
-			client := fake.NewClientset()
-			src.Serve(&client.Fake, "pods", &corev1.PodList{})
+			client := serving(src)
 			src.SetFaults(informertest.Faults{ListItems: []runtime.Object{podIn("c", "injected"), nil}}) // a fault of LIST alone
 			err := client.CoreV1().Pods(c.namespace).DeleteCollection(t.Context(), metav1.DeleteOptions{}, c.options)
 			if c.is != nil {
@@ -62,8 +60,7 @@ func TestDeleteCollectionDeletesWhatALISTReturns(t *testing.T) {
 func TestDeleteCollectionIsADeleteOfEachObject(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		src := informertest.NewSource(podIn("a", "x"), podIn("a", "y"))
-		client := fake.NewClientset()
-		src.Serve(&client.Fake, "pods", &corev1.PodList{})
+		client := serving(src)
 		w := openWatch(t, src, metav1.ListOptions{ResourceVersion: "1002"})
 		if err := client.CoreV1().Pods("a").DeleteCollection(t.Context(), metav1.DeleteOptions{}, metav1.ListOptions{}); err != nil {
 			t.Fatal(err)
@@ -82,8 +79,7 @@ func TestDeleteCollectionStopsAtAPreconditionThatDoesNotHold(t *testing.T) {
 	x, y := podIn("a", "x"), podIn("a", "y")
 	x.UID, y.UID = "first", "second"
 	src := informertest.NewSource(x, y)
-	client := fake.NewClientset()
-	src.Serve(&client.Fake, "pods", &corev1.PodList{})
+	client := serving(src)
 	only := metav1.DeleteOptions{Preconditions: metav1.NewUIDPreconditions("first")}
 	wantError(t, client.CoreV1().Pods("a").DeleteCollection(t.Context(), only, metav1.ListOptions{}), apierrors.IsConflict)
 	if left := src.Objects(); len(left) != 1 || left[0].Name != "y" {
@@ -95,8 +91,7 @@ func TestCreateMakesANameFromGenerateName(t *testing.T) {
 	ctx := t.Context()
 	long := strings.Repeat("n", 60)
 	src := informertest.NewSource(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{GenerateName: "first-"}})
-	client := fake.NewClientset()
-	src.Serve(&client.Fake, "pods", &corev1.PodList{})
+	client := serving(src)
 	names := map[string]bool{}
 	for _, base := range []string{"web-", "web-", "w", long, long[:58]} {
 		obj := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{GenerateName: base}}

@@ -7,12 +7,10 @@ import (
 	"testing"
 	"testing/synctest"
 
-	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	utilnet "k8s.io/apimachinery/pkg/util/net"
-	"k8s.io/client-go/kubernetes/fake"
 
 	"github.com/customcacheinformer/informer/informertest"
 )
@@ -88,8 +86,7 @@ func TestAListUnderWayFailsIfTheServerIsDownAtItsEnd(t *testing.T) {
 func TestAClientsetOfAServerThatIsDownIsRefused(t *testing.T) {
 	ctx := t.Context()
 	src := informertest.NewSource(podIn("ns", "a"))
-	client := fake.NewClientset()
-	src.Serve(&client.Fake, "pods", &corev1.PodList{})
+	client := serving(src)
 	pods := client.CoreV1().Pods("ns")
 	src.SetFaults(informertest.Faults{Down: true})
 	for method, call := range map[string]func() error{

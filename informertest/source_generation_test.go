@@ -131,5 +131,21 @@ func TestAClientsetWritesGenerations(t *testing.T) {
 	d = must(deployments.UpdateStatus(t.Context(), d, metav1.UpdateOptions{}))
 	d.Spec.Paused = true
 	updated := must(deployments.Update(t.Context(), d, metav1.UpdateOptions{}))
-	wantGenerations(t, "a Deployment", []int64{d.Generation, d.Status.ObservedGeneration, updated.Generation}, 1, 1, 2)
+	got := []int64{d.Generation, d.Status.ObservedGeneration, updated.Generation}
+	for _, c := range []struct {
+		data         string
+		subresources []string
+	}{
+		{`{"metadata":{"labels":{"a":"b"}}}`, nil},
+		{`{"spec":{"replicas":3}}`, nil},
+		{`{"status":{"readyReplicas":3}}`, []string{"status"}},
+		{`{"metadata":{"generation":9}}`, nil},
+	} {
+		d = must(deployments.Patch(t.Context(), "a", merge, []byte(c.data), metav1.PatchOptions{}, c.subresources...))
+		got = append(got, d.Generation)
+	}
+	wantGenerations(t, "a Deployment", got, 1, 1, 2, 2, 3, 3, 3)
+	if *d.Spec.Replicas != 3 || d.Status.ReadyReplicas != 3 {
+		t.Errorf("the patches led to %+v", d)
+	}
 }

@@ -21,9 +21,8 @@ type clients struct {
 }
 
 func newClients(t *testing.T) *clients {
-	f := &clients{informertest.NewSource(podIn("a", "x"), podIn("b", "x")), t, fake.NewClientset()}
-	f.Serve(&f.client.Fake, "pods", &corev1.PodList{})
-	return f
+	src := informertest.NewSource(podIn("a", "x"), podIn("b", "x"))
+	return &clients{src, t, serving(src)}
 }
 
 func (f *clients) wantList(namespace string, want error) {

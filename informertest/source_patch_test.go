@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -17,8 +16,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
-	dynamicfake "k8s.io/client-go/dynamic/fake"
-	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
 
 	"github.com/customcacheinformer/informer"
@@ -65,8 +62,7 @@ func TestPatchesAreApplied(t *testing.T) {
 			pod := web()
 			pod.UID = "u"
 			src := informertest.NewSource(pod)
-			client := fake.NewClientset()
-			src.Serve(&client.Fake, "pods", &corev1.PodList{})
+			client := serving(src)
 			got, err := client.CoreV1().Pods("a").Patch(t.Context(), "web", c.patch, []byte(c.data), metav1.PatchOptions{})
 			if err != nil {
 				t.Fatal(err)
@@ -89,8 +85,7 @@ func TestPatchesAreApplied(t *testing.T) {
 func TestAPatchWithoutADifferenceWritesNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		src := informertest.NewSource(web())
-		client := fake.NewClientset()
-		src.Serve(&client.Fake, "pods", &corev1.PodList{})
+		client := serving(src)
 		before := must(src.Get(types.NamespacedName{Namespace: "a", Name: "web"}))
 		w := openWatch(t, src, metav1.ListOptions{ResourceVersion: src.ResourceVersion()})
 		for _, c := range []struct {
@@ -119,8 +114,7 @@ func TestAPatchWithoutADifferenceWritesNothing(t *testing.T) {
 
 func TestPatchesThatTheAPIServerRefuses(t *testing.T) {
 	src := informertest.NewSource(web())
-	client := fake.NewClientset()
-	src.Serve(&client.Fake, "pods", &corev1.PodList{})
+	client := serving(src)
 	for _, c := range []struct {
 		name  string
 		patch types.PatchType
@@ -174,31 +168,6 @@ func TestPatchesThatTheAPIServerRefuses(t *testing.T) {
 }
 
 func isRefused(err error) bool { return apierrors.IsBadRequest(err) || apierrors.IsInvalid(err) }
-
-func TestAPatchOfTheSpecRaisesTheGeneration(t *testing.T) {
-	deployment := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: "web"}}
-	src := informertest.NewSource(deployment)
-	client := fake.NewClientset()
-	src.Serve(&client.Fake, "deployments", &appsv1.DeploymentList{})
-	for _, c := range []struct {
-		data         string
-		subresources []string
-		want         int64
-	}{
-		{`{"metadata":{"labels":{"a":"b"}}}`, nil, 1},
-		{`{"spec":{"replicas":3}}`, nil, 2},
-		{`{"status":{"readyReplicas":3}}`, []string{"status"}, 2},
-		{`{"metadata":{"generation":9}}`, nil, 2},
-	} {
-		got, err := client.AppsV1().Deployments("a").Patch(t.Context(), "web", merge, []byte(c.data), metav1.PatchOptions{}, c.subresources...)
-		if err != nil || got.Generation != c.want {
-			t.Errorf("%s: the generation is %d, want %d, %v", c.data, got.Generation, c.want, err)
-		}
-	}
-	if got := must(src.Get(types.NamespacedName{Namespace: "a", Name: "web"})); *got.Spec.Replicas != 3 || got.Status.ReadyReplicas != 3 {
-		t.Errorf("got %+v", got)
-	}
-}
 
 // sprocket is a custom resource with a Go type.
 type sprocket struct {
@@ -255,34 +224,9 @@ func TestStrategicMergePatchesNeedATypeOfKubernetes(t *testing.T) {
 	}
 }
 
-func TestADynamicClientPatches(t *testing.T) {
-	gvr := schema.GroupVersionResource{Group: "example.com", Version: "v1", Resource: "widgets"}
-	obj := &unstructured.Unstructured{Object: map[string]any{
-		"apiVersion": "example.com/v1", "kind": "Widget", "metadata": map[string]any{"namespace": "a", "name": "x"},
-	}}
-	src := informertest.NewSource(obj)
-	client := dynamicfake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), map[schema.GroupVersionResource]string{gvr: "WidgetList"})
-	src.Serve(&client.Fake, "widgets", &unstructured.UnstructuredList{})
-	widgets := client.Resource(gvr).Namespace("a")
-	got, err := widgets.Patch(t.Context(), "x", merge, []byte(`{"spec":{"size":3}}`), metav1.PatchOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if size, _, _ := unstructured.NestedInt64(got.Object, "spec", "size"); size != 3 || got.GetGeneration() != 2 {
-		t.Errorf("got %v", got)
-	}
-	if _, err := widgets.Patch(t.Context(), "x", merge, []byte(`{"kind":null}`), metav1.PatchOptions{}); !apierrors.IsInvalid(err) {
-		t.Errorf("a patch that takes the kind: %v", err)
-	}
-	if err := widgets.DeleteCollection(t.Context(), metav1.DeleteOptions{}, metav1.ListOptions{}); err != nil || len(src.Objects()) > 0 {
-		t.Errorf("DeleteCollection left %v, %v", src.Objects(), err)
-	}
-}
-
 func TestWritesUseUpNoFailures(t *testing.T) {
 	src := informertest.NewSource(web())
-	client := fake.NewClientset()
-	src.Serve(&client.Fake, "pods", &corev1.PodList{})
+	client := serving(src)
 	pods := client.CoreV1().Pods("a")
 	src.Fail("list", errOfAll, 1)
 	src.FailIn("a", "list", errOfOne, 1)
