@@ -63,9 +63,7 @@ func TestADurableRefusesToBeUsedWrongly(t *testing.T) {
 
 func TestADeleteMayBeOfWhatIsNotThere(t *testing.T) {
 	d := durableOf(t)
-	again := add("d", "2")
-	again.Object = incarnation("d", "2", "-again")
-	if err := d.Apply(t.Context(), []informer.Change{del("c"), add("d", "1"), del("d"), again}, "20"); err != nil {
+	if err := d.Apply(t.Context(), []informer.Change{del("c"), add("d", "1"), del("d"), addAgain("d", "2")}, "20"); err != nil {
 		t.Error(err)
 	}
 	wantHeld(t, d, "20: a=1 b=1 d=2, gone: uid-c uid-d uid-gone")

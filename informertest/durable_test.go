@@ -55,6 +55,11 @@ func add(name, value string) informer.Change {
 	return informer.Change{Entry: informer.Entry{Key: "default/" + name, Object: incarnation(name, value, "")}}
 }
 
+// addAgain adds another object with the name of one that was deleted.
+func addAgain(name, value string) informer.Change {
+	return informer.Change{Entry: informer.Entry{Key: "default/" + name, Object: incarnation(name, value, "-again")}}
+}
+
 func del(name string) informer.Change {
 	c := add(name, "")
 	c.Delete = true
@@ -155,9 +160,7 @@ func TestWhatFailsAfterItsEffectHasHappenedAllTheSame(t *testing.T) {
 	mine := errors.New("mine")
 	d := durableOf(t)
 	d.FailAfter(func(string, string) error { return mine })
-	again := add("a", "2")
-	again.Object = incarnation("a", "2", "-again")
-	changes := []informer.Change{del("a"), again}
+	changes := []informer.Change{del("a"), addAgain("a", "2")}
 	if err := d.Apply(t.Context(), changes, "20"); !errors.Is(err, mine) {
 		t.Errorf("apply returned %v", err)
 	}

@@ -168,15 +168,7 @@ func TestARecorderFollowsAWatcherWhoseHookFails(t *testing.T) {
 				if failures < 100 {
 					t.Errorf("only %d calls have failed", failures)
 				}
-				view := seen.View()
-				for _, pod := range src.Objects() {
-					if got := view[keyOf(pod.Name)]; got == nil || got.ResourceVersion != pod.ResourceVersion {
-						t.Errorf("%s is %v in the view", pod.Name, got)
-					}
-				}
-				if len(view) != len(src.Objects()) {
-					t.Errorf("%d Pods in the view, %d in the source", len(view), len(src.Objects()))
-				}
+				wantView(t, src, &seen)
 			})
 		})
 	}
@@ -231,10 +223,7 @@ func TestRunReturnsAFunctionThatStopsAndWaits(t *testing.T) {
 func TestARecorderKnowsClusters(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		over := must(informer.NewOverClusters(informer.Options[*corev1.ConfigMap]{}, informer.ClusterOptions{}))
-		sources := map[string]*informertest.Source[*corev1.ConfigMap]{}
-		for _, name := range []string{"east", "west"} {
-			sources[name] = informertest.NewSource(configMap("a", "1"))
-		}
+		sources := map[string]*configMapSource{"east": informertest.NewSource(configMap("a", "1")), "west": informertest.NewSource(configMap("a", "1"))}
 		engage := func(name string) {
 			if err := over.Engage(name, informer.ClusterSource{Source: sources[name]}); err != nil {
 				t.Fatal(err)

@@ -156,6 +156,15 @@ func mirrorOf[T informer.Object](inf cache.SharedIndexInformer) func() []any {
 	}
 }
 
+func wantView[T informer.Object](t *testing.T, src *informertest.Source[T], r *informertest.Recorder[T]) {
+	t.Helper()
+	var told []any
+	for _, obj := range r.View() {
+		told = append(told, obj)
+	}
+	wantSame(t, "what the watcher was told", src, told)
+}
+
 func wantSame[T informer.Object](t *testing.T, what string, src *informertest.Source[T], objs []any) {
 	t.Helper()
 	got := []T{}

@@ -48,11 +48,7 @@ func TestAnInformerUsesAStoreRightlyWhateverBecomesOfIt(t *testing.T) {
 					t.Error(err)
 				}
 				wantSame(t, "the store", src, s.List())
-				var told []any
-				for _, obj := range r.View() {
-					told = append(told, obj)
-				}
-				wantSame(t, "what the watcher was told", src, told)
+				wantView(t, src, &r)
 			})
 		})
 	}

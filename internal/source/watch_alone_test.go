@@ -41,17 +41,6 @@ func TestASilentStreamIsReplacedByLists(t *testing.T) {
 	})
 }
 
-func TestAStreamThatIsCutIsAFailureAndAListFollows(t *testing.T) {
-	scene{
-		opts:     streaming(),
-		script:   []answer{ends(added("a", "1")), lists("5", versioned("a", "1"))},
-		takes:    2 * time.Second,
-		asked:    lines("stream", "list as of 0", "watch from 5"),
-		received: lines(`list [a] at "5"`),
-		told:     lines("watch failed: the stream of the first state ended before it was complete"),
-	}.play(t)
-}
-
 // The reflector itself does not stop such a stream.
 func TestAStreamWithAnObjectOfAnotherTypeFailsAndIsStopped(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
