@@ -215,7 +215,7 @@ func TestAStreamWithoutAnAnswerIsReportedAtOnce(t *testing.T) {
 }
 
 // beginnings returns each way in which a source gets its first state, in which it reaches version 5, and then
-// opens a watch. The watch sends events, and ends. What is expected are the requests and the calls of the sink before them.
+// opens a watch, which sends events and ends. Of what is expected, the part before these events is there.
 func beginnings(events ...watch.Event) map[string]scene {
 	stream := append([]watch.Event{added("a", "1"), complete("5")}, events...)
 	return map[string]scene{

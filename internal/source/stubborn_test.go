@@ -14,7 +14,7 @@ import (
 	"github.com/customcacheinformer/informer/internal/testkit"
 )
 
-// The sources of these tests do not answer like an API server.
+// Tests with slow stores, slow transforms and stores that are down.
 
 func TestWaitForEndsWithItsCtxAlsoIfThereIsAlwaysMoreToRead(t *testing.T) {
 	eachQueue(t, func(t *testing.T, queue informer.QueueKind) {

@@ -251,7 +251,7 @@ func (p *play) reports() []string {
 	return slices.Clone(p.told)
 }
 
-// forget makes expect and counts begin anew.
+// forget drops all that expect would compare and counts would count.
 func (p *play) forget() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
