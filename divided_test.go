@@ -141,10 +141,7 @@ func TestObjectsThatLeaveThePartAreNotTold(t *testing.T) {
 	eachFirstState(t, func(t *testing.T, opts options) {
 		src := informertest.NewSource(letters("abcdef")...)
 		d := newDivided(src, "abc")
-		inf, err := informer.NewFrom(d, opts)
-		if err != nil {
-			t.Fatal(err)
-		}
+		inf := must(informer.NewFrom(d, opts))
 		var events []string
 		addWatcher(t, inf, informer.WatcherFunc[configMap](func(_ context.Context, e event) error {
 			events = append(events, map[informer.EventType]string{informer.EventAdded: "+", informer.EventUpdated: "*", informer.EventDeleted: "-"}[e.Type]+e.Object().Name)
@@ -197,10 +194,7 @@ func TestADeleteDuringATurnIsTold(t *testing.T) {
 	eachFirstState(t, func(t *testing.T, opts options) {
 		src := informertest.NewSource(letters("abcd")...)
 		d := newDivided(src, "abc")
-		inf, err := informer.NewFrom(d, opts)
-		if err != nil {
-			t.Fatal(err)
-		}
+		inf := must(informer.NewFrom(d, opts))
 		var deleted []string
 		addWatcher(t, inf, informer.WatcherFuncs[configMap]{DeleteFunc: func(_ context.Context, e event) error {
 			deleted = append(deleted, e.Old.Name)
@@ -227,10 +221,7 @@ func TestATurnNeverGoesBackInTime(t *testing.T) {
 	eachFirstState(t, func(t *testing.T, opts options) {
 		src := informertest.NewSource(letters("abcd")...)
 		d := newDivided(src, "ab")
-		inf, err := informer.NewFrom(d, opts)
-		if err != nil {
-			t.Fatal(err)
-		}
+		inf := must(informer.NewFrom(d, opts))
 		start(t, inf)
 		time.Sleep(time.Second)
 		before := len(src.Requests())
@@ -258,10 +249,7 @@ func playTurns(t *testing.T, random *rand.Rand, opts options) {
 	const all = "abcdefgh"
 	src := informertest.NewSource(letters(all)...)
 	d := newDivided(src, "abcd")
-	inf, err := informer.NewFrom(d, opts)
-	if err != nil {
-		t.Fatal(err)
-	}
+	inf := must(informer.NewFrom(d, opts))
 	var mu sync.Mutex // protects lives, and what the views of the watchers have
 	lives := map[types.UID]bool{}
 	for _, obj := range src.Objects() {
@@ -383,10 +371,7 @@ func (w whole) Part() parts.Part { return parts.Part{Lister: w.src} }
 
 func TestADividedSourceNeedsLittle(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		inf, err := informer.NewFrom(whole{src: informertest.NewSource(letters("ab")...)}, options{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		inf := must(informer.NewFrom(whole{src: informertest.NewSource(letters("ab")...)}, options{}))
 		start(t, inf)
 		time.Sleep(time.Second)
 		if got := cached(inf); got != "ab" {

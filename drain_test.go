@@ -67,9 +67,7 @@ func waitingFor(t *testing.T, queue informer.QueueKind, drain time.Duration, opt
 		src.Apply(object(fmt.Sprint("o", n), ""))
 	}
 	// No time passes here in the bubble, so nearly all events still wait.
-	if err := inf.WaitForVersion(t.Context(), "", src.ResourceVersion()); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, inf.WaitForVersion(t.Context(), "", src.ResourceVersion()))
 	return r, src, u, stop
 }
 
@@ -180,7 +178,7 @@ func TestRetriesGoOnWhileDraining(t *testing.T) {
 	eachQueue(t, func(t *testing.T, queue informer.QueueKind) {
 		src := informertest.NewSource(object("a", ""), object("b", ""), object("c", ""))
 		u := undelivered{}
-		inf := newInformer(t, src, options{Queue: queue, DrainTimeout: time.Hour, Observer: u.observer(), ErrorHandler: func(context.Context, error) {}})
+		inf := newInformer(t, src, options{Queue: queue, DrainTimeout: time.Hour, Observer: u.observer(), ErrorHandler: quiet})
 		var healed atomic.Bool
 		reg := addWatcher(t, inf, informer.WatcherFunc[configMap](func(context.Context, event) error {
 			time.Sleep(time.Second)

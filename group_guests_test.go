@@ -62,9 +62,7 @@ func TestAGroupShowsInformersThatOthersRun(t *testing.T) {
 		if h := group.Health(); len(h) != 2 || !healthOf(&group, "ConfigMap").Synced || !healthOf(&group, "other").Synced {
 			t.Errorf("it shows %v", h)
 		}
-		if err := errors.Join(group.Ready(), group.Live()); err != nil {
-			t.Error(err)
-		}
+		noError(t, errors.Join(group.Ready(), group.Live()))
 		if got := applied.Load(); got != 2 {
 			t.Errorf("the group's Observer has seen %d events, not the 2 of the informer that has none of its own", got)
 		}
@@ -88,57 +86,29 @@ func TestAGroupShowsInformersThatOthersRun(t *testing.T) {
 
 func TestAGroupNeitherRunsNorAwaitsWhatOthersRun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var group informer.Group
-		late := informer.ClientGo{Group: &group}.NewSharedIndexInformer(informertest.NewSource[configMap](), &corev1.ConfigMap{}, 0, nil)
-		member := newInformer(t, informertest.NewSource(object("a", "1")), options{})
-		if err := group.Add(member); err != nil {
-			t.Fatal(err)
-		}
-		ctx, stop := context.WithCancel(t.Context())
-		stopped := make(chan error, 1)
-		go func() { stopped <- group.Run(ctx) }()
-		if err := group.WaitForSync(within(t, time.Minute)); err != nil {
-			t.Error(err)
-		}
-		if h := group.Health(); len(h) != 2 || !healthOf(&group, "ConfigMap").Synced || healthOf(&group, "ConfigMap#2").Started || late.HasSynced() {
+		group := newGroup(t)
+		late := informer.ClientGo{Group: group}.NewSharedIndexInformer(informertest.NewSource[configMap](), &corev1.ConfigMap{}, 0, nil)
+		add(t, group, newInformer(t, informertest.NewSource(object("a", "1")), options{}))
+		startGroup(t, group)
+		mustSync(t, group)
+		if h := group.Health(); len(h) != 2 || !healthOf(group, "ConfigMap").Synced || healthOf(group, "ConfigMap#2").Started || late.HasSynced() {
 			t.Errorf("it shows %+v", h)
 		}
 		if err := group.Ready(); err == nil || !strings.Contains(err.Error(), "has not started") {
 			t.Errorf("Ready: %v", err)
-		}
-		stop()
-		if err := <-stopped; err != nil {
-			t.Error(err)
 		}
 	})
 }
 
 func TestAGroupShowsAnInformerWhoseOptionsAreWrong(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		group := informer.Group{ErrorHandler: func(context.Context, error) {}}
+		group := informer.Group{ErrorHandler: quiet}
 		runGuest(t, informer.ClientGo{Group: &group, Options: func(runtime.Object) (informer.Options[informer.AnyObject], error) {
 			return informer.Options[informer.AnyObject]{DrainTimeout: -1}, nil
 		}}.NewSharedIndexInformer, informertest.NewSource[configMap]())
 		group.MayBeEmpty = true // which does not hide an informer that fails
 		if err := group.Ready(); err == nil || !strings.Contains(err.Error(), "DrainTimeout") {
 			t.Errorf("Ready: %v", err)
-		}
-	})
-}
-
-func TestAChangeOfTheFieldsAfterTheFirstGuestHasNoEffect(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var early, late atomic.Int64
-		counting := func(n *atomic.Int64) *informer.Observer {
-			return &informer.Observer{Apply: func(informer.ApplyInfo) { n.Add(1) }}
-		}
-		group := informer.Group{Observer: counting(&early)}
-		construct := informer.ClientGo{Group: &group}.NewSharedIndexInformer
-		runGuest(t, construct, informertest.NewSource(object("a", "1")))
-		group.Observer = counting(&late)
-		runGuest(t, construct, informertest.NewSource(object("a", "1")))
-		if early.Load() != 2 || late.Load() != 0 {
-			t.Errorf("the first observer has seen %d events and the later one %d, want 2 and 0", early.Load(), late.Load())
 		}
 	})
 }

@@ -4,30 +4,23 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
-	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-	corev1 "k8s.io/api/core/v1"
-	"k8s.io/klog/v2"
-	"k8s.io/klog/v2/ktesting"
-
 	"github.com/customcacheinformer/informer"
 	"github.com/customcacheinformer/informer/informertest"
 )
 
 func TestRunReturnsWhenEveryMemberHasAlsoThoseBeingRemoved(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		var g informer.Group
 		stayRun, releaseStay := lingers()
 		leaveRun, releaseLeave := lingers()
-		stay, leave := &stub{name: "stay", run: stayRun}, &stub{name: "leave", run: leaveRun}
-		add(t, &g, stay, leave)
+		leave := &stub{name: "leave", run: leaveRun}
+		add(t, &g, &stub{name: "stay", run: stayRun}, leave)
 		stop := startGroup(t, &g)
 		removed := asking(func() error { return g.Remove(leave) })
 		pending(t, "Remove", removed)
@@ -36,24 +29,17 @@ func TestRunReturnsWhenEveryMemberHasAlsoThoseBeingRemoved(t *testing.T) {
 		releaseStay()
 		pending(t, "Run", done)
 		releaseLeave()
-		if err := <-done; err != nil {
-			t.Error(err)
-		}
-		if err := <-removed; err != nil {
-			t.Error(err)
-		}
+		noError(t, errors.Join(<-done, <-removed))
 	})
 }
 
 func TestAMemberWhoseRunFailsStopsNobodyAndIsReportedOnce(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		var errs errorLog
 		g := informer.Group{ErrorHandler: errs.Handle}
 		elsewhere := newInformer(t, informertest.NewSource(object("a", "1")), options{Name: "elsewhere"})
 		early := &stub{name: "early", run: func(context.Context) error { return nil }}
-		src := informertest.NewSource[*corev1.Pod]()
-		forbid(src, forbidden("pods"))
-		pods := podInformer(t, src, "")
+		pods, heal := refused(t, "")
 		add(t, &g, elsewhere, pods, early)
 		informertest.Run(t, elsewhere)
 		stop := startGroup(t, &g)
@@ -64,27 +50,22 @@ func TestAMemberWhoseRunFailsStopsNobodyAndIsReportedOnce(t *testing.T) {
 			t.Errorf("WaitForSync took %v to find out", took)
 		}
 		e := mustBeLate(t, err, "elsewhere", "Pod: the first list", "early")
-		if errors.Is(err, informer.ErrStopped) || errors.Is(err, context.Canceled) || !errors.Is(e.Reason, informer.ErrAlreadyRun) {
-			t.Errorf("WaitForSync: %v", err)
-		}
-		if !strings.Contains(err.Error(), "a member has failed while waiting for") || !strings.Contains(err.Error(), "Run of early: it returned before its ctx had ended") {
+		if errors.Is(err, informer.ErrStopped) || errors.Is(err, context.Canceled) || !errors.Is(e.Reason, informer.ErrAlreadyRun) ||
+			!strings.Contains(err.Error(), "a member has failed while waiting for") || !strings.Contains(err.Error(), "Run of early: it returned before its ctx had ended") {
 			t.Errorf("WaitForSync: %v", err)
 		}
 
-		src.Heal()
+		heal()
 		mustSync(t, pods)
 		sleepBubble(hour)
 		var reported []string
 		for _, err := range errs.Take() {
 			reported = append(reported, err.Error())
 		}
-		want := []string{
+		equal(t, "reported", []string{
 			"informer: Group: Run of early: it returned before its ctx had ended",
 			"informer: Group: Run of elsewhere: informer elsewhere: informer has already been run",
-		}
-		if diff := cmp.Diff(want, sorted(reported)); diff != "" {
-			t.Errorf("reported (-want +got):\n%s", diff)
-		}
+		}, sorted(reported))
 		if err := stop(); !errors.Is(err, informer.ErrAlreadyRun) || !strings.Contains(err.Error(), "Run of early") {
 			t.Errorf("Run: %v", err)
 		}
@@ -92,17 +73,16 @@ func TestAMemberWhoseRunFailsStopsNobodyAndIsReportedOnce(t *testing.T) {
 }
 
 func TestWithoutAnErrorHandlerAGroupLogsAMemberWhoseRunFails(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		var g informer.Group
 		failure := errors.New("mine")
 		add(t, &g, &stub{name: "broken", run: func(context.Context) error { return failure }})
-		logger := ktesting.NewLogger(ktesting.NopTL{}, ktesting.NewConfig(ktesting.BufferLogs(true)))
-		ctx, cancel := context.WithCancel(klog.NewContext(t.Context(), logger))
+		ctx, lines := logged(t.Context(), 0)
+		ctx, cancel := context.WithCancel(ctx)
 		done := asking(func() error { return g.Run(ctx) })
 		synctest.Wait()
-		lines := logger.GetSink().(ktesting.Underlier).GetBuffer().Data()
-		if len(lines) != 1 || lines[0].Err == nil || !errors.Is(lines[0].Err, failure) {
-			t.Errorf("logged: %v", lines)
+		if got := lines(); len(got) != 1 || !errors.Is(got[0].Err, failure) {
+			t.Errorf("logged: %v", got)
 		}
 		cancel()
 		if err := <-done; !errors.Is(err, failure) {
@@ -112,106 +92,93 @@ func TestWithoutAnErrorHandlerAGroupLogsAMemberWhoseRunFails(t *testing.T) {
 }
 
 func TestTheFieldsOfAGroupMayBeSetUntilItHasItsFirstMember(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		var g informer.Group
-		stop := startGroup(t, &g)
-		waiting := asking(func() error { return g.WaitForSync(within(t, time.Minute)) })
-		pending(t, "WaitForSync", waiting)
+		startGroup(t, &g)
+		waiting := askSync(t, &g)
 		construct := informer.ClientGo{Group: &g}.NewSharedIndexInformer
 		if err := g.Add(nil); err == nil {
 			t.Error("it has taken nil")
 		}
-		var errs errorLog
-		var applied atomic.Int64
-		g.ErrorHandler = errs.Handle
-		g.Observer = &informer.Observer{Apply: func(informer.ApplyInfo) { applied.Add(1) }}
+		var applied, late atomic.Int64
+		counting := func(n *atomic.Int64) *informer.Observer {
+			return &informer.Observer{Apply: func(informer.ApplyInfo) { n.Add(1) }}
+		}
+		g.ErrorHandler, g.Observer = func(_ context.Context, err error) { t.Error(err) }, counting(&applied)
+		runGuest(t, construct, informertest.NewSource(object("a", "1")))
+		g.ErrorHandler, g.Observer = nil, counting(&late) // which is too late
 		runGuest(t, construct, informertest.NewSource(object("a", "1")))
 		add(t, &g, newInformer(t, informertest.NewSource(object("a", "1")), options{}))
-		if err := <-waiting; err != nil {
-			t.Error(err)
+		noError(t, <-waiting)
+		if early, late := applied.Load(), late.Load(); early != 3 || late != 0 {
+			t.Errorf("of 3 informers with an object each, the observer has seen %d events, the later one %d", early, late)
 		}
-		if got := applied.Load(); got != 2 {
-			t.Errorf("the observer has seen %d events of 2 informers with an object each", got)
-		}
-		if told := errs.Take(); len(told) != 0 {
-			t.Errorf("it was told %v", told)
-		}
-		mustStop(t, stop)
 	})
 }
 
 func TestTheErrorHandlerMayRemoveAMemberThatHasFailed(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		var g informer.Group
 		broken := &stub{name: "broken", run: func(context.Context) error { return errors.New("mine") }}
 		g.ErrorHandler = func(context.Context, error) {
-			if err := g.Remove(broken); err != nil {
-				t.Error(err)
-			}
+			noError(t, g.Remove(broken))
 		}
 		add(t, &g, broken, &stub{name: "other"})
 		stop := startGroup(t, &g)
 		mustSync(t, &g)
-		mustStop(t, stop) // the error of a removed member does not count
+		noError(t, stop()) // the error of a removed member does not count
 	})
 }
 
 func TestMembersAreRemovedOneByOneWhileTheOthersGoOn(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		const n = 5
-		g := newGroup(t)
-		var (
-			srcs [n]*source
-			infs [n]*ci
-			recs [n]recorder
-			regs [n]*informer.Registration
-		)
-		for i := range n {
-			srcs[i] = informertest.NewSource[configMap]()
-			infs[i] = newInformer(t, srcs[i], options{Name: fmt.Sprint("m", i)})
-			regs[i] = addWatcher(t, infs[i], &recs[i], informer.WatcherOptions{})
-			add(t, g, infs[i])
+	synctest.Test(t, func(t *testing.T) {
+		type member struct {
+			*ci
+			src *source
+			recorder
+			reg *informer.Registration
 		}
-		stop := startGroup(t, g)
+		g, members := newGroup(t), make([]member, 5)
+		for i := range members {
+			m := &members[i]
+			m.src = informertest.NewSource[configMap]()
+			m.ci = newInformer(t, m.src, options{Name: fmt.Sprint("m", i)})
+			m.reg = addWatcher(t, m.ci, &m.recorder, informer.WatcherOptions{})
+			add(t, g, m.ci)
+		}
+		startGroup(t, g)
 		mustSync(t, g)
-		for gone := range n {
-			for i := range n {
-				srcs[i].Apply(object(fmt.Sprint("round", gone), "1"))
+		for gone := range members {
+			for i := range members {
+				members[i].src.Apply(object(fmt.Sprint("round", gone), "1"))
 			}
-			for i := gone; i < n; i++ {
-				recs[i].Expect(t, fmt.Sprint("added default/round", gone))
+			for i := range members[gone:] {
+				members[gone+i].Expect(t, fmt.Sprint("added default/round", gone))
 			}
-			if err := g.Remove(infs[gone]); err != nil {
-				t.Fatal(err)
-			}
+			noError(t, g.Remove(members[gone].ci))
 			select {
-			case <-regs[gone].Stopped():
+			case <-members[gone].reg.Stopped():
 			default:
 				t.Errorf("m%d has not stopped when Remove returns", gone)
 			}
-			want := []string(nil)
-			for i := gone + 1; i < n; i++ {
-				want = append(want, fmt.Sprint("m", i))
-			}
-			if diff := cmp.Diff(want, slices.Sorted(maps.Keys(g.Health()))); diff != "" {
-				t.Errorf("members (-want +got):\n%s", diff)
+			if left := g.Health(); len(left) != len(members)-gone-1 || left[fmt.Sprint("m", gone)] != nil {
+				t.Errorf("members: %v", left)
 			}
 		}
 		synctest.Wait()
-		for i := range n {
-			recs[i].Expect(t)
+		for i := range members {
+			members[i].Expect(t)
 		}
-		mustStop(t, stop)
 	})
 }
 
 func TestRemoveWaitsForTheMember(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		g := newGroup(t)
 		run, release := lingers()
 		m, other := &stub{name: "m", run: run}, &stub{name: "other"}
 		add(t, g, m, other)
-		stop := startGroup(t, g)
+		startGroup(t, g)
 		first, second := asking(func() error { return g.Remove(m) }), asking(func() error { return g.Remove(m) })
 		pending(t, "Remove", first)
 		pending(t, "the second Remove", second)
@@ -223,23 +190,20 @@ func TestRemoveWaitsForTheMember(t *testing.T) {
 			t.Error("it was added again before it had stopped")
 		}
 		release()
-		if err := errors.Join(<-first, <-second); err != nil {
-			t.Error(err)
-		}
+		noError(t, errors.Join(<-first, <-second))
 		if err := g.Remove(m); err == nil || !strings.Contains(err.Error(), "informer: Group: Remove: m is not a member") {
 			t.Errorf("the third Remove: %v", err)
 		}
-		mustStop(t, stop)
 	})
 }
 
 func TestAMemberNeedsANameOfItsOwnUntilItIsRemoved(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		g, says := newGroup(t), `another member has the name "ConfigMap": set Options.Name`
 		run, release := lingers()
 		first, unnamed := &stub{name: "ConfigMap", run: run}, newInformer(t, informertest.NewSource(object("a", "1")), options{})
 		add(t, g, first)
-		stop := startGroup(t, g)
+		startGroup(t, g)
 		if err := g.Add(unnamed); err == nil || err.Error() != "informer: Group: Add: "+says {
 			t.Errorf("Add: %v", err)
 		}
@@ -261,21 +225,16 @@ func TestAMemberNeedsANameOfItsOwnUntilItIsRemoved(t *testing.T) {
 			t.Errorf("members: %v", h)
 		}
 		release()
-		if err := <-removed; err != nil {
-			t.Error(err)
-		}
-		mustStop(t, stop)
+		noError(t, <-removed)
 	})
 }
 
-func TestRemoveBeforeRunOnlyTakesOut(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
+func TestRemoveBeforeRunOrAfterTheStopOnlyTakesOut(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		g, src := newGroup(t), informertest.NewSource(object("a", "1"))
 		inf := newInformer(t, src, options{})
 		add(t, g, inf, &stub{})
-		if err := g.Remove(inf); err != nil {
-			t.Fatal(err)
-		}
+		noError(t, g.Remove(inf))
 		stop := startGroup(t, g)
 		mustSync(t, g)
 		if got := src.Requests(); len(got) > 0 {
@@ -283,33 +242,13 @@ func TestRemoveBeforeRunOnlyTakesOut(t *testing.T) {
 		}
 		add(t, g, inf)
 		mustSync(t, inf)
-		mustStop(t, stop)
-	})
-}
-
-func TestRemoveOfWhatIsNoMemberIsAnError(t *testing.T) {
-	var g informer.Group
-	for says, m := range map[string]informer.Member{
-		"informer: Group: Remove: the member is nil":        nil,
-		"informer: Group: Remove: stranger is not a member": &stub{name: "stranger"},
-	} {
-		if err := g.Remove(m); err == nil || err.Error() != says {
-			t.Errorf("%v, want %q", err, says)
+		noError(t, stop())
+		noError(t, g.Remove(inf))
+		if _, shown := g.Health()["ConfigMap"]; shown {
+			t.Error("it is still a member")
 		}
-	}
-}
-
-func TestAMemberThatIsRemovedAfterTheStopIsForgotten(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		g := newGroup(t)
-		m := &stub{name: "m"}
-		add(t, g, m)
-		mustStop(t, startGroup(t, g))
-		if err := g.Remove(m); err != nil {
-			t.Error(err)
-		}
-		if got := g.Health(); len(got) > 0 {
-			t.Errorf("Health: %v", got)
+		if err := g.Remove(nil); err == nil || err.Error() != "informer: Group: Remove: the member is nil" {
+			t.Errorf("Remove of nil: %v", err)
 		}
 	})
 }
@@ -320,15 +259,12 @@ type first struct{ stub }
 func (*first) StopsFirst() bool { return true }
 
 func TestAMemberStopsFirstIfItAsksForIt(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		var g informer.Group
 		run, release := lingers()
 		stopped := false
 		add(t, &g, &stub{name: "delivers", run: func(ctx context.Context) error { <-ctx.Done(); stopped = true; return nil }}, &first{stub{name: "works", run: run}})
-		ctx, stop := context.WithCancel(t.Context())
-		done := asking(func() error { return g.Run(ctx) })
-		time.Sleep(time.Second)
-		stop()
+		done := asking(startGroup(t, &g))
 		pending(t, "Run", done)
 		if stopped {
 			t.Error("a member has stopped before the one that works with what it delivers")
@@ -342,7 +278,7 @@ func TestAMemberStopsFirstIfItAsksForIt(t *testing.T) {
 
 // A handler that calls Report would call itself, if Report found it again.
 func TestReportLeadsToTheHandlerOfTheGroupOnce(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		mine := errors.New("mine")
 		var reported []error
 		g := informer.Group{ErrorHandler: func(ctx context.Context, err error) {
@@ -354,8 +290,7 @@ func TestReportLeadsToTheHandlerOfTheGroupOnce(t *testing.T) {
 			<-ctx.Done()
 			return nil
 		}})
-		stop := startGroup(t, &g)
-		mustStop(t, stop)
+		startGroup(t, &g)
 		if len(reported) != 1 || !errors.Is(reported[0], mine) {
 			t.Errorf("reported: %v", reported)
 		}

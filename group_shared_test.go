@@ -15,26 +15,20 @@ import (
 )
 
 func TestSharedMakesOneInformerForATypeAndAScope(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		g, made := newGroup(t), 0
 		shared := func(scope string) *ci {
 			t.Helper()
-			inf, err := informer.GetOrAdd(g, scope, func() (*ci, error) {
+			inf := must(informer.GetOrAdd(g, scope, func() (*ci, error) {
 				made++
 				return newInformer(t, informertest.NewSource(object("a", "1")), options{Name: "maps " + scope}), nil
-			})
-			if err != nil {
-				t.Fatal(err)
-			}
+			}))
 			return inf
 		}
 		a := shared("")
-		pods, err := informer.GetOrAdd(g, "", func() (*informer.CustomCacheInformer[*corev1.Pod], error) {
+		pods := must(informer.GetOrAdd(g, "", func() (*informer.CustomCacheInformer[*corev1.Pod], error) {
 			return podInformer(t, informertest.NewSource[*corev1.Pod](), ""), nil
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		}))
 		stop := startGroup(t, g)
 		mustSync(t, g)
 		b := shared("kube-system") // runs at once
@@ -45,14 +39,12 @@ func TestSharedMakesOneInformerForATypeAndAScope(t *testing.T) {
 		if !a.HasSynced() || !pods.HasSynced() || len(g.Health()) != 3 {
 			t.Errorf("not all are members: %v", g.Health())
 		}
-		if err := g.Remove(a); err != nil {
-			t.Fatal(err)
-		}
+		noError(t, g.Remove(a))
 		if c := shared(""); c == a || made != 3 || shared("") != c || shared("kube-system") != b {
 			t.Errorf("after a Remove, %d informers were made", made)
 		}
 		mustSync(t, g)
-		mustStop(t, stop)
+		noError(t, stop())
 		if shared("kube-system") != b {
 			t.Error("after the stop, what is shared cannot be had any more")
 		}
@@ -65,7 +57,7 @@ func TestSharedMakesOneInformerForATypeAndAScope(t *testing.T) {
 }
 
 func TestSharedWaitsForTheOneThatMakesAndForNoOther(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		g, release, made := newGroup(t), make(chan struct{}), 0
 		construct := func() (*ci, error) {
 			made++
@@ -87,7 +79,7 @@ func TestSharedWaitsForTheOneThatMakesAndForNoOther(t *testing.T) {
 			t.Fatalf("make was called %d times, %d have returned", made, len(results))
 		}
 		// Everything else works in the meantime.
-		stop := startGroup(t, g)
+		startGroup(t, g)
 		add(t, g, &stub{name: "added"})
 		mustSync(t, g)
 		g.Health()
@@ -110,12 +102,11 @@ func TestSharedWaitsForTheOneThatMakesAndForNoOther(t *testing.T) {
 				t.Error("two informers for one scope")
 			}
 		}
-		mustStop(t, stop)
 	})
 }
 
 func TestAnErrorOfSharedIsReturnedAndNotRemembered(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		g, mine, release := newGroup(t), errors.New("mine"), make(chan struct{})
 		var results []<-chan error
 		for range 3 { // one of them makes the informer, the others wait

@@ -20,10 +20,28 @@ import (
 	"github.com/customcacheinformer/informer/informertest"
 )
 
-// inBubble runs a test in a bubble of its own.
-func inBubble(t *testing.T, test func(t *testing.T)) {
+// noError fails the test if err is not nil.
+func noError(t *testing.T, err error) {
 	t.Helper()
-	synctest.Test(t, test)
+	if err != nil {
+		t.Error(err)
+	}
+}
+
+// must returns v. It is for what a test prepares, and for what cannot fail.
+func must[T any](v T, err error) T {
+	if err != nil {
+		panic(err)
+	}
+	return v
+}
+
+// equal fails the test unless got is want.
+func equal[T any](t *testing.T, what string, want, got T) {
+	t.Helper()
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("%s (-want +got):\n%s", what, diff)
+	}
 }
 
 // stub is a Member of which a test says how it behaves. By default it does what an
@@ -80,14 +98,12 @@ func newGroup(t *testing.T) *informer.Group {
 func add(t *testing.T, g *informer.Group, members ...informer.Member) {
 	t.Helper()
 	for _, m := range members {
-		if err := g.Add(m); err != nil {
-			t.Fatal(err)
-		}
+		noError(t, g.Add(m))
 	}
 }
 
 // startGroup runs g, and returns a function that stops it and returns what Run did.
-// The end of the test calls it too.
+// The end of the test stops it too. Then Run must not have failed.
 func startGroup(t *testing.T, g *informer.Group) (stop func() error) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
@@ -97,24 +113,21 @@ func startGroup(t *testing.T, g *informer.Group) (stop func() error) {
 		cancel()
 		return <-done
 	})
-	t.Cleanup(func() { _ = stop() })
+	t.Cleanup(func() {
+		if ctx.Err() == nil {
+			noError(t, stop())
+		}
+	})
 	synctest.Wait()
 	return stop
 }
 
-func mustSync(t *testing.T, m interface{ WaitForSync(context.Context) error }) {
-	t.Helper()
-	if err := m.WaitForSync(within(t, hour)); err != nil {
-		t.Fatal(err)
-	}
-}
+// waiter is an informer or a group.
+type waiter interface{ WaitForSync(context.Context) error }
 
-// mustStop fails the test unless nothing went wrong.
-func mustStop(t *testing.T, stop func() error) {
+func mustSync(t *testing.T, m waiter) {
 	t.Helper()
-	if err := stop(); err != nil {
-		t.Errorf("Run: %v", err)
-	}
+	noError(t, m.WaitForSync(within(t, hour)))
 }
 
 // mustBeLate fails the test unless err is the *SyncError of a WaitForSync that was
@@ -125,9 +138,7 @@ func mustBeLate(t *testing.T, err error, late ...string) informer.SyncError {
 	if !errors.As(err, &e) {
 		t.Fatalf("WaitForSync: %v, want a *SyncError", err)
 	}
-	if diff := cmp.Diff(late, e.Late); diff != "" {
-		t.Errorf("late (-want +got):\n%s", diff)
-	}
+	equal(t, "late", late, e.Late)
 	if text := err.Error(); !strings.HasPrefix(text, "informer Group: ") || strings.Contains(text, "\n") {
 		t.Errorf("the error reads %q", text)
 	}
@@ -152,13 +163,17 @@ func asking(f func() error) <-chan error {
 	return done
 }
 
+// askSync calls the WaitForSync of g, which must not return at once.
+func askSync(t *testing.T, g waiter) <-chan error {
+	t.Helper()
+	done := asking(func() error { return g.WaitForSync(t.Context()) })
+	pending(t, "WaitForSync", done)
+	return done
+}
+
 func podInformer(t *testing.T, src *informertest.Source[*corev1.Pod], name string) *informer.CustomCacheInformer[*corev1.Pod] {
 	t.Helper()
-	inf, err := informer.NewFrom(src, informer.Options[*corev1.Pod]{Name: name, ErrorHandler: func(context.Context, error) {}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return inf
+	return must(informer.NewFrom(src, informer.Options[*corev1.Pod]{Name: name, ErrorHandler: quiet}))
 }
 
 // forbid lets every request to src fail with err.
@@ -167,43 +182,34 @@ func forbid[T informer.Object](src *informertest.Source[T], err error) {
 	src.Fail("watch", err, -1)
 }
 
+// refused returns an informer that may not read its source, until heal.
+func refused(t *testing.T, name string) (inf *informer.CustomCacheInformer[*corev1.Pod], heal func()) {
+	t.Helper()
+	src := informertest.NewSource[*corev1.Pod]()
+	forbid(src, forbidden("pods"))
+	return podInformer(t, src, name), src.Heal
+}
+
 func TestAGroupRunsItsMembersAndWaitsForThem(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		g := newGroup(t)
 		maps, pods := newInformer(t, informertest.NewSource(object("a", "1")), options{}), podInformer(t, informertest.NewSource[*corev1.Pod](), "")
-		add(t, g, maps, pods)
+		add(t, g, maps)
 		stop := startGroup(t, g)
+		add(t, g, pods) // which runs at once
 		mustSync(t, g)
 		if !maps.HasSynced() || !pods.HasSynced() {
 			t.Error("WaitForSync has returned too soon")
 		}
-		mustStop(t, stop)
-		for name, h := range g.Health() {
-			if !h.(informer.Health).Stopped {
-				t.Errorf("%s has not stopped", name)
-			}
-		}
-	})
-}
-
-func TestAMemberThatIsAddedWhileTheGroupRunsIsRunAtOnce(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		g := newGroup(t)
-		add(t, g, newInformer(t, informertest.NewSource(object("a", "1")), options{}))
-		stop := startGroup(t, g)
-		mustSync(t, g)
-		pods := podInformer(t, informertest.NewSource[*corev1.Pod](), "")
-		add(t, g, pods)
-		mustSync(t, pods)
-		mustStop(t, stop)
-		if !pods.Health().Stopped {
-			t.Error("Run has not stopped the member")
+		noError(t, stop())
+		if !maps.Health().Stopped || !pods.Health().Stopped {
+			t.Error("Run has returned too soon")
 		}
 	})
 }
 
 func TestAddRefusesWhatCannotBeAMember(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		var g informer.Group
 		inf := newInformer(t, informertest.NewSource[configMap](), options{})
 		add(t, &g, inf)
@@ -232,94 +238,76 @@ func TestAddRefusesWhatCannotBeAMember(t *testing.T) {
 		if err := g.Add(&stub{}); !errors.Is(err, informer.ErrStopped) { // before Run has come to notice
 			t.Errorf("Add to a group that has stopped: %v", err)
 		}
-		if err := <-done; err != nil {
-			t.Error(err)
-		}
+		noError(t, <-done)
 	})
 }
 
 func TestAGroupRunsOnce(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		var g informer.Group
 		stop := startGroup(t, &g)
-		if err := g.Run(t.Context()); !errors.Is(err, informer.ErrAlreadyRun) || !strings.HasPrefix(err.Error(), "informer: Group: ") {
-			t.Errorf("while running: %v", err)
-		}
-		mustStop(t, stop)
-		if err := g.Run(t.Context()); !errors.Is(err, informer.ErrAlreadyRun) {
-			t.Errorf("after it had stopped: %v", err)
+		for range 2 { // while it runs, and when it has stopped
+			if err := g.Run(t.Context()); !errors.Is(err, informer.ErrAlreadyRun) || !strings.HasPrefix(err.Error(), "informer: Group: ") {
+				t.Error(err)
+			}
+			noError(t, stop())
 		}
 	})
 }
 
 func TestRunOfAGroupWithAnEndedCtxStopsTheMembers(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		g, src := newGroup(t), informertest.NewSource(object("a", "1"))
 		inf := newInformer(t, src, options{})
 		reg := addWatcher(t, inf, &recorder{}, informer.WatcherOptions{})
 		add(t, g, inf)
-		ctx, cancel := context.WithCancel(t.Context())
-		cancel()
-		if err := g.Run(ctx); err != nil {
-			t.Error(err)
-		}
+		noError(t, g.Run(within(t, 0)))
 		<-reg.Stopped()
 		if got := src.Requests(); len(got) > 0 {
 			t.Errorf("requests: %v", got)
 		}
-		if err := g.Add(&stub{}); !errors.Is(err, informer.ErrStopped) {
-			t.Errorf("Add: %v", err)
-		}
-		if err := g.WaitForSync(t.Context()); !errors.Is(err, informer.ErrStopped) {
-			t.Errorf("WaitForSync: %v", err)
+		for what, err := range map[string]error{"Add": g.Add(&stub{}), "WaitForSync": g.WaitForSync(t.Context())} {
+			if !errors.Is(err, informer.ErrStopped) {
+				t.Errorf("%s: %v", what, err)
+			}
 		}
 	})
 }
 
 func TestAnInformerThatHasBeenRunCannotBeAdded(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		g := newGroup(t)
 		inf := newInformer(t, informertest.NewSource(object("a", "1")), options{})
 		add(t, g, inf)
-		stop := startGroup(t, g)
+		startGroup(t, g)
 		mustSync(t, g)
-		if err := g.Remove(inf); err != nil {
-			t.Fatal(err)
-		}
+		noError(t, g.Remove(inf))
 		elsewhere := newInformer(t, informertest.NewSource(object("a", "1")), options{})
 		informertest.Run(t, elsewhere)
 		never, ended := newInformer(t, informertest.NewSource[configMap](), options{}), within(t, 0)
-		if err := never.Run(ended); err != nil {
-			t.Fatal(err)
-		}
+		noError(t, never.Run(ended))
 		for what, m := range map[string]*ci{"removed": inf, "running elsewhere": elsewhere, "run with an ended ctx": never} {
 			if err := g.Add(m); !errors.Is(err, informer.ErrAlreadyRun) || !strings.HasPrefix(err.Error(), "informer: Group: Add: ConfigMap: ") {
 				t.Errorf("%s: %v", what, err)
 			}
 		}
-		mustStop(t, stop)
 	})
 }
 
 // A group takes its ErrorHandler and its Observer away from a member that it removes.
 func TestAMemberOfAnotherGroupHasThatOnesHandler(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		var first, second errorLog
 		a, b := &informer.Group{ErrorHandler: first.Handle, Observer: &informer.Observer{}}, &informer.Group{ErrorHandler: second.Handle}
 		src := informertest.NewSource[*corev1.Pod]()
 		forbid(src, forbidden("pods"))
-		pods, err := informer.NewFrom(src, informer.Options[*corev1.Pod]{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		pods := must(informer.NewFrom(src, informer.Options[*corev1.Pod]{}))
 		add(t, a, pods)
-		if err := a.Remove(pods); err != nil {
-			t.Fatal(err)
-		}
+		noError(t, a.Remove(pods))
 		add(t, b, pods)
 		stop := startGroup(t, b)
 		sleepBubble(time.Minute)
-		mustStop(t, stop)
+		noError(t, stop())
 		if n, m := len(first.Take()), len(second.Take()); n != 0 || m == 0 {
 			t.Errorf("the first group's handler was told %d errors, the second's %d", n, m)
 		}
@@ -327,45 +315,46 @@ func TestAMemberOfAnotherGroupHasThatOnesHandler(t *testing.T) {
 }
 
 func TestAGroupIsReadyIfAllMembersAre(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		var g informer.Group
 		if err := g.Ready(); err == nil || g.Live() != nil {
 			t.Errorf("an empty group: ready %v, live %v", err, g.Live())
 		}
-		good, bad := informertest.NewSource[*corev1.Pod](), informertest.NewSource[*corev1.Pod]()
-		forbid(bad, forbidden("pods"))
-		pods := podInformer(t, bad, "bad")
-		add(t, &g, podInformer(t, good, "good"), pods)
+		pods, _ := refused(t, "bad")
+		add(t, &g, podInformer(t, informertest.NewSource[*corev1.Pod](), "good"), pods)
 		stop := startGroup(t, &g)
 		sleepBubble(time.Minute)
 		if err := g.Ready(); !apierrors.IsForbidden(err) || strings.Contains(err.Error(), "good") {
 			t.Errorf("ready: %v", err)
 		}
-		if err := g.Remove(pods); err != nil {
-			t.Error(err)
-		}
-		if err := g.Ready(); err != nil {
-			t.Errorf("without the one that is not: %v", err)
-		}
-		mustStop(t, stop)
+		noError(t, g.Remove(pods))
+		noError(t, g.Ready())
+		noError(t, stop())
 		if err := g.Ready(); !errors.Is(err, informer.ErrStopped) {
 			t.Errorf("once stopped: %v", err)
 		}
 	})
 }
 
-func TestTheHealthOfAMemberThatHangsShowsInTheGroup(t *testing.T) {
-	var g informer.Group
-	add(t, &g, &hung{})
-	if err := g.Live(); err == nil || !strings.Contains(err.Error(), "has not answered") {
-		t.Errorf("live: %v", err)
-	}
+// unwell is a Member that is not ready, or not live, because of these errors.
+type unwell struct {
+	stub
+	ready, live error
 }
 
-type hung struct{ stub }
+func (m *unwell) MemberHealth() informer.MemberHealth { return *m }
+func (unwell) HasRun() bool                           { return false }
+func (m unwell) Ready() error                         { return m.ready }
+func (m unwell) Live() error                          { return m.live }
 
-func (*hung) MemberHealth() informer.MemberHealth {
-	return informer.Health{Name: "hung", StoreBusy: hour}
+func TestTheHealthOfAMemberShowsInAGroupWithoutInformers(t *testing.T) {
+	g, m := newGroup(t), &unwell{ready: errors.New("has not joined"), live: errors.New("hangs")}
+	add(t, g, m)
+	if ready, live := g.Ready(), g.Live(); !errors.Is(ready, m.ready) || !errors.Is(live, m.live) {
+		t.Errorf("ready: %v, live: %v", ready, live)
+	}
+	m.ready, m.live = nil, nil
+	noError(t, errors.Join(g.Ready(), g.Live()))
 }
 
 func TestHealthOfAGroupIsByNameAndCountsGuestsOfOneName(t *testing.T) {
@@ -385,19 +374,15 @@ func TestHealthOfAGroupIsByNameAndCountsGuestsOfOneName(t *testing.T) {
 		for name, h := range g.Health() {
 			got[name] = h.(informer.Health).Name
 		}
-		if diff := cmp.Diff(want, got); diff != "" {
-			t.Errorf("(-want +got):\n%s", diff)
-		}
+		equal(t, "members", want, got)
 	}
 	check(map[string]string{"Pod": "Pod", "Pod#2": "Pod#2", "Node": "Node", "Pod#3": "Pod", "Pod#4": "Pod"})
-	if err := g.Remove(pods); err != nil {
-		t.Error(err)
-	}
+	noError(t, g.Remove(pods))
 	check(map[string]string{"Pod": "Pod", "Pod#2": "Pod#2", "Node": "Node", "Pod#3": "Pod"})
 }
 
 func TestAGroupServesTheMembersWithoutAHandlerAndObserverOfTheirOwn(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		type count struct{ errs, lists atomic.Int32 }
 		counted := func(c *count) (func(context.Context, error), *informer.Observer) {
 			return func(context.Context, error) { c.errs.Add(1) }, &informer.Observer{List: func(informer.ListInfo) { c.lists.Add(1) }}
@@ -410,11 +395,7 @@ func TestAGroupServesTheMembersWithoutAHandlerAndObserverOfTheirOwn(t *testing.T
 			src.Fail("list", forbidden("configmaps"), 1)
 			opts := options{Name: name, WatchList: informer.WatchListOff}
 			set(&opts)
-			inf, err := informer.NewFrom(src, opts)
-			if err != nil {
-				t.Fatal(err)
-			}
-			return inf
+			return must(informer.NewFrom(src, opts))
 		}
 		add(t, &g,
 			member("group", func(*options) {}),
@@ -423,7 +404,7 @@ func TestAGroupServesTheMembersWithoutAHandlerAndObserverOfTheirOwn(t *testing.T
 		stop := startGroup(t, &g)
 		add(t, &g, member("observer", func(o *options) { _, o.Observer = counted(&observer) })) // while it runs
 		mustSync(t, &g)
-		mustStop(t, stop)
+		noError(t, stop())
 		// Each informer has reported one error and listed twice.
 		for what, got := range map[string][2]int32{
 			"the group": {group.errs.Load() - 2, group.lists.Load() - 4},
@@ -440,7 +421,7 @@ func TestAGroupServesTheMembersWithoutAHandlerAndObserverOfTheirOwn(t *testing.T
 
 func TestAGroupIsUsedFromManyGoroutines(t *testing.T) {
 	for range 30 {
-		inBubble(t, func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
 			g := newGroup(t)
 			ctx, cancel := context.WithCancel(t.Context())
 			stopped := func(err error) {
@@ -482,9 +463,7 @@ func TestAGroupIsUsedFromManyGoroutines(t *testing.T) {
 			done := asking(func() error { return g.Run(ctx) })
 			time.Sleep(time.Duration(rand.IntN(3)) * time.Millisecond)
 			all.Go(cancel)
-			if err := <-done; err != nil {
-				t.Error(err)
-			}
+			noError(t, <-done)
 			all.Wait()
 		})
 	}

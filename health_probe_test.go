@@ -81,7 +81,7 @@ func TestAnInformerIsReadyWhileItCanBeReliedOnAndLiveUnlessARestartHelps(t *test
 		t.Run(name, func(t *testing.T) {
 			eachQueue(t, func(t *testing.T, queue informer.QueueKind) {
 				s := &stateful{src: informertest.NewSource(object("a", "1")), store: informertest.NewStore(nil)}
-				s.ci = newInformer(t, s.src, options{Name: "ConfigMap", Queue: queue, Store: s.store, WatchList: informer.WatchListOff, ErrorHandler: func(context.Context, error) {}})
+				s.ci = newInformer(t, s.src, options{Name: "ConfigMap", Queue: queue, Store: s.store, WatchList: informer.WatchListOff, ErrorHandler: quiet})
 				state.bring(t, s)
 				sleepBubble(state.after)
 				h := s.Health()

@@ -65,7 +65,7 @@ func TestHealthShowsWhenTheSourceWasHeardOfLast(t *testing.T) {
 	eachQueue(t, func(t *testing.T, queue informer.QueueKind) {
 		src := informertest.NewSource(object("a", "1"), object("b", "1"))
 		src.SetFaults(informertest.Faults{ListDelay: time.Minute})
-		inf := newInformer(t, src, options{Queue: queue, WatchList: informer.WatchListOff, PageSize: 1, ErrorHandler: func(context.Context, error) {}})
+		inf := newInformer(t, src, options{Queue: queue, WatchList: informer.WatchListOff, PageSize: 1, ErrorHandler: quiet})
 		sleepBubble(hour)
 		start(t, inf)
 		check := func(when string, list, contact time.Duration) {
@@ -407,10 +407,7 @@ func TestHealthAsJSON(t *testing.T) {
 		"of nothing": {informer.Health{}, `{"name":"","started":false,"stopped":false,"synced":false,"watching":false,"objects":0,"queued":0,"watchers":[]}`},
 	} {
 		t.Run(name, func(t *testing.T) {
-			text, err := json.Marshal(test.health)
-			if err != nil {
-				t.Fatal(err)
-			}
+			text := must(json.Marshal(test.health))
 			if diff := cmp.Diff(decoded(t, test.want), decoded(t, string(text))); diff != "" {
 				t.Errorf("(-want +got)\n%s", diff)
 			}

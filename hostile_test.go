@@ -1,7 +1,6 @@
 package informer_test
 
 import (
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -87,27 +86,11 @@ func newWorld(t *testing.T, opts options) *world {
 	w := &world{t: t, src: informertest.NewSource(object("a", "1"), object("b", "1"))}
 	opts.ErrorHandler, opts.WatchList = w.errs.Handle, informer.WatchListOff // objects are injected into lists
 	w.ci = newInformer(t, w.src, opts)
-	if err := w.group.Add(w.ci); err != nil {
-		t.Fatal(err)
-	}
+	noError(w.t, w.group.Add(w.ci))
 	for _, opts := range []informer.WatcherOptions{{}, {MaxBacklog: -1}, {Workers: 3}} {
 		w.join(opts)
 	}
 	return w
-}
-
-// run runs the informer until the test ends.
-func (w *world) run() {
-	w.t.Helper()
-	ctx, stop := context.WithCancel(context.WithoutCancel(w.t.Context()))
-	done := make(chan error, 1)
-	go func() { done <- w.group.Run(ctx) }()
-	w.t.Cleanup(func() {
-		stop()
-		if err := <-done; err != nil {
-			w.t.Error(err)
-		}
-	})
 }
 
 func (w *world) join(opts informer.WatcherOptions) {
@@ -177,7 +160,7 @@ func TestHostileObjectsComeAsTheyAreAndHarmNoOther(t *testing.T) {
 			eachQueue(t, func(t *testing.T, queue informer.QueueKind) {
 				w := newWorld(t, options{Queue: queue})
 				w.src.SetFaults(informertest.Faults{ListItems: []runtime.Object{obj}})
-				w.run()
+				startGroup(t, &w.group)
 				w.agree("a list", obj)
 				w.looksWell("a list")
 
@@ -223,7 +206,7 @@ func TestAllHostileObjectsAtOnce(t *testing.T) {
 			items = append(items, obj)
 		}
 		w.src.SetFaults(informertest.Faults{ListItems: items})
-		w.run()
+		startGroup(t, &w.group)
 		w.agree("a list", all...)
 		for i := range 5 {
 			w.src.Apply(object("a", strconv.Itoa(i)))
@@ -244,7 +227,7 @@ func TestHostileObjectsOfOneKeyAreOne(t *testing.T) {
 		first.UID, last.UID = "first", "last"
 		first.ResourceVersion, last.ResourceVersion = "5", "6"
 		w.src.SetFaults(informertest.Faults{ListItems: []runtime.Object{first, last}})
-		w.run()
+		startGroup(t, &w.group)
 		w.agree("the same key twice in a list", last)
 		for range 3 {
 			w.src.Expire()
@@ -272,7 +255,7 @@ func TestHostileNonObjectsAreReportedAndHarmNoOther(t *testing.T) {
 					if obj != nil { // a list cannot contain nil
 						w.src.SetFaults(informertest.Faults{ListItems: []runtime.Object{obj}})
 					}
-					w.run()
+					startGroup(t, &w.group)
 					w.agree("a list")
 					w.reported("a list", obj != nil)
 					w.src.Inject(watch.Event{Type: kind, Object: obj})
@@ -308,7 +291,7 @@ func TestHostileObjectsOfAnotherTypeAreReportedAndHarmNoOther(t *testing.T) {
 		w := newWorld(t, options{Queue: queue})
 		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "a", UID: "pod", ResourceVersion: "7"}}
 		w.src.SetFaults(informertest.Faults{ListItems: []runtime.Object{pod}})
-		w.run()
+		startGroup(t, &w.group)
 		sleepBubble(time.Minute)
 		if h := w.Health(); h.Synced || h.SourceError == nil || h.Objects != 0 {
 			t.Errorf("with a Pod in the list: synced %v, %d objects, error %v", h.Synced, h.Objects, h.SourceError)
@@ -343,7 +326,7 @@ func TestAHostileVersionIsReportedAndLosesNothing(t *testing.T) {
 			t.Parallel()
 			eachQueue(t, func(t *testing.T, queue informer.QueueKind) {
 				w := newWorld(t, options{Queue: queue})
-				w.run()
+				startGroup(t, &w.group)
 				w.agree("a list")
 				obj := object("odd", "1")
 				obj.UID, obj.ResourceVersion = "odd", version
@@ -378,7 +361,7 @@ func TestAHostileBookmarkIsNoPlaceToGoOnAt(t *testing.T) {
 	t.Parallel()
 	eachQueue(t, func(t *testing.T, queue informer.QueueKind) {
 		w := newWorld(t, options{Queue: queue})
-		w.run()
+		startGroup(t, &w.group)
 		w.agree("a list")
 		w.src.Inject(watch.Event{Type: watch.Bookmark, Object: &corev1.ConfigMap{}})
 		synctest.Wait()
@@ -415,10 +398,7 @@ func TestHostileDepth(t *testing.T) {
 		deep := nested(9_900)
 		inf, src := informertest.Start(t, deep)
 		var r informertest.Recorder[*unstructured.Unstructured]
-		reg, err := inf.AddWatcher(&r, informer.WatcherOptions{ResyncPeriod: time.Minute})
-		if err != nil {
-			t.Fatal(err)
-		}
+		reg := must(inf.AddWatcher(&r, informer.WatcherOptions{ResyncPeriod: time.Minute}))
 		<-reg.Synced()
 		for i := range 3 {
 			changed := deep.DeepCopy()
@@ -428,24 +408,17 @@ func TestHostileDepth(t *testing.T) {
 			sleepBubble(2 * time.Minute)
 		}
 		// Objects with equal versions are compared by content, down to the last level.
-		if err := src.Restore(src.ResourceVersion()); err != nil {
-			t.Fatal(err)
-		}
+		noError(t, src.Restore(src.ResourceVersion()))
 		sleepBubble(2 * time.Minute)
 		got, exists, err := inf.Get(types.NamespacedName{Namespace: "default", Name: "deep"})
 		if err != nil || !exists || got.GetLabels()["i"] != "2" {
 			t.Errorf("exists %v, labels %v, %v", exists, got.GetLabels(), err)
 		}
-		text, err := got.MarshalJSON()
-		if err != nil {
-			t.Fatal(err)
-		}
+		text := must(got.MarshalJSON())
 		if err := new(unstructured.Unstructured).UnmarshalJSON(text); err != nil {
 			t.Errorf("it cannot be read: %v", err)
 		}
-		if err := r.Err(); err != nil {
-			t.Error(err)
-		}
+		noError(t, r.Err())
 	})
 }
 
@@ -454,7 +427,7 @@ func TestAHostileStoreIsAnErrorAndNoPanic(t *testing.T) {
 	eachQueue(t, func(t *testing.T, queue informer.QueueKind) {
 		store := newPlainStore()
 		w := newWorld(t, options{Queue: queue, Store: store})
-		w.run()
+		startGroup(t, &w.group)
 		w.agree("a list")
 		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "a"}}
 		for _, other := range []any{pod, "text", nil, 7} {

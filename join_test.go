@@ -202,9 +202,7 @@ func TestManyWatchersMayJoinAtOnceAndAllSync(t *testing.T) {
 				src.Apply(object("c", "1"))
 			}
 		}
-		if err := inf.WaitForSync(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		noError(t, inf.WaitForSync(t.Context()))
 		synctest.Wait()
 		for i := range rs {
 			checkView(t, &rs[i], src)

@@ -193,13 +193,10 @@ func stopDuring(t *testing.T, queue informer.QueueKind, call hanging) {
 func TestACallThatIsNotKnownIsGuessedWhenTheInformerStops(t *testing.T) {
 	eachQueue(t, func(t *testing.T, queue informer.QueueKind) {
 		hold := make(chan struct{})
-		inf, err := informer.NewFrom(informertest.NewSource(object("a", "1")), options{Queue: queue, Transform: func(obj configMap) (configMap, error) {
+		inf := must(informer.NewFrom(informertest.NewSource(object("a", "1")), options{Queue: queue, Transform: func(obj configMap) (configMap, error) {
 			<-hold
 			return obj, nil
-		}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		}}))
 		stop, lines := startLogged(t, inf)
 		synctest.Wait()
 		time.AfterFunc(time.Minute, func() { close(hold) })

@@ -27,24 +27,24 @@ import (
 	"github.com/customcacheinformer/informer/informertest"
 )
 
+// logged returns a ctx with a logger, and the lines that it has kept, up to a verbosity.
+func logged(ctx context.Context, verbosity int) (context.Context, func() ktesting.Log) {
+	logger := ktesting.NewLogger(ktesting.NopTL{}, ktesting.NewConfig(ktesting.BufferLogs(true), ktesting.Verbosity(verbosity)))
+	return klog.NewContext(ctx, logger), logger.GetSink().(ktesting.Underlier).GetBuffer().Data
+}
+
 // startLogged is like start, with a logger that keeps every line. Lines that bypass the logger
 // of the ctx are kept too.
 func startLogged(t *testing.T, inf *ci) (stop func(), lines func() ktesting.Log) {
 	t.Helper()
-	logger := ktesting.NewLogger(ktesting.NopTL{}, ktesting.NewConfig(ktesting.BufferLogs(true), ktesting.Verbosity(9)))
+	ctx, lines := logged(context.WithoutCancel(t.Context()), 9)
 	t.Cleanup(klog.CaptureState().Restore)
-	klog.SetLogger(logger)
-	ctx, cancel := context.WithCancel(klog.NewContext(context.WithoutCancel(t.Context()), logger))
+	klog.SetLogger(klog.FromContext(ctx))
+	ctx, cancel := context.WithCancel(ctx)
 	done := make(chan error, 1)
 	go func() { done <- inf.Run(ctx) }()
 	t.Cleanup(cancel)
-	stop = func() {
-		cancel()
-		if err := <-done; err != nil {
-			t.Errorf("Run: %v", err)
-		}
-	}
-	return stop, logger.GetSink().(ktesting.Underlier).GetBuffer().Data
+	return func() { cancel(); noError(t, <-done) }, lines
 }
 
 // logLine is one kind of line, as the package documentation lists it.
@@ -94,10 +94,7 @@ func loggedLines(t *testing.T) map[string]map[logLine]bool {
 		fset, logs := token.NewFileSet(), false
 		var parsed []*ast.File
 		for _, name := range files {
-			file, err := parser.ParseFile(fset, name, nil, parser.SkipObjectResolution)
-			if err != nil {
-				t.Fatal(err)
-			}
+			file := must(parser.ParseFile(fset, name, nil, parser.SkipObjectResolution))
 			parsed = append(parsed, file)
 			for _, imported := range file.Imports {
 				logs = logs || strings.Contains(imported.Path.Value, "k8s.io/klog") || strings.Contains(imported.Path.Value, "logr")
@@ -212,15 +209,10 @@ var (
 
 func TestAChangedSetOfClustersIsOneLineForEach(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		inf, err := informer.NewOverClusters(options{}, informer.ClusterOptions{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		inf := must(informer.NewOverClusters(options{}, informer.ClusterOptions{}))
 		stop, lines := startLogged(t, inf.CustomCacheInformer)
 		synctest.Wait()
-		if err := inf.Engage("east", informer.ClusterSource{Source: informertest.NewSource[configMap]()}); err != nil {
-			t.Fatal(err)
-		}
+		noError(t, inf.Engage("east", informer.ClusterSource{Source: informertest.NewSource[configMap]()}))
 		if _, err := inf.Disengage("east", informer.LeaveSilently); err != nil {
 			t.Fatal(err)
 		}
@@ -239,10 +231,7 @@ func TestAChangedSetOfClustersIsOneLineForEach(t *testing.T) {
 
 func TestAChangedSetOfNamespacesIsOneLine(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		inf, err := informer.NewInNamespaces(informertest.NewSource[configMap]().Namespace, []string{"old"}, options{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		inf := must(informer.NewInNamespaces(informertest.NewSource[configMap]().Namespace, []string{"old"}, options{}))
 		stop, lines := startLogged(t, inf)
 		synctest.Wait()
 		var set []string
@@ -250,9 +239,7 @@ func TestAChangedSetOfNamespacesIsOneLine(t *testing.T) {
 			set = append(set, fmt.Sprint("n", n))
 		}
 		for range 2 {
-			if err := inf.SetNamespaces(set); err != nil {
-				t.Fatal(err)
-			}
+			noError(t, inf.SetNamespaces(set))
 			synctest.Wait()
 		}
 		stop()
@@ -271,10 +258,7 @@ func TestAChangedSetOfNamespacesIsOneLine(t *testing.T) {
 func troubledLife(t *testing.T, queue informer.QueueKind) ktesting.Log {
 	src, store := informertest.NewSource(object("a", "1")), informertest.NewStore(nil)
 	src.SetFaults(informertest.Faults{IgnoreWatchList: true})
-	inf, err := informer.NewFrom(src, options{Queue: queue, Store: store, WatchList: informer.WatchListOn, Transform: needsOwner})
-	if err != nil {
-		t.Fatal(err)
-	}
+	inf := must(informer.NewFrom(src, options{Queue: queue, Store: store, WatchList: informer.WatchListOn, Transform: needsOwner}))
 	pause := time.Second
 	slow := func(context.Context, event) error { time.Sleep(pause); return nil }
 	addWatcher(t, inf, informer.WatcherFunc[configMap](slow), informer.WatcherOptions{Name: "slow", MaxBacklog: 3})
@@ -345,10 +329,7 @@ func troubledLife(t *testing.T, queue informer.QueueKind) ktesting.Log {
 
 func TestLogErrorShowsWhereAPanicWas(t *testing.T) {
 	eachQueue(t, func(t *testing.T, queue informer.QueueKind) {
-		inf, err := informer.NewFrom(informertest.NewSource(object("bad", "")), options{Queue: queue})
-		if err != nil {
-			t.Fatal(err)
-		}
+		inf := must(informer.NewFrom(informertest.NewSource(object("bad", "")), options{Queue: queue}))
 		reg := addWatcher(t, inf, informer.WatcherFunc[configMap](panicky), informer.WatcherOptions{RecoverPanics: true})
 		stop, lines := startLogged(t, inf)
 		<-reg.Synced()

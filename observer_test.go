@@ -71,7 +71,7 @@ func expect[I any](t *testing.T, j *journal, all *[]I, want ...I) {
 // observed runs an informer named "i" with j as its observer. It ignores reported errors.
 func observed(t *testing.T, j *journal, src *source, opts options) (inf *ci, stop func()) {
 	t.Helper()
-	opts.Name, opts.Observer, opts.ErrorHandler = "i", j.observer(), func(context.Context, error) {}
+	opts.Name, opts.Observer, opts.ErrorHandler = "i", j.observer(), quiet
 	inf = newInformer(t, src, opts)
 	stop = start(t, inf)
 	synctest.Wait()

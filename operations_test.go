@@ -20,10 +20,7 @@ const operations = "docs/operations.md"
 // level has.
 func readText(t *testing.T, file, section string) string {
 	t.Helper()
-	text, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must(os.ReadFile(file))
 	if section == "" {
 		return string(text)
 	}
@@ -75,10 +72,7 @@ func pageStates(t *testing.T) (states []string) {
 	found := map[string]int{"informerState": 0, "watcherState": 0, "controllerState": 0, "setState": 0}
 	for _, files := range moduleFiles(t) {
 		for _, name := range files {
-			file, err := parser.ParseFile(token.NewFileSet(), name, nil, parser.SkipObjectResolution)
-			if err != nil {
-				t.Fatal(err)
-			}
+			file := must(parser.ParseFile(token.NewFileSet(), name, nil, parser.SkipObjectResolution))
 			for _, decl := range file.Decls {
 				if f, ok := decl.(*ast.FuncDecl); ok {
 					if n, names := found[f.Name.Name]; names {
@@ -107,10 +101,7 @@ func returned(t *testing.T, f *ast.FuncDecl) (constants []string) {
 			if !ok {
 				t.Fatalf("%s returns a state that is no constant", f.Name.Name)
 			}
-			constant, err := strconv.Unquote(literal.Value)
-			if err != nil {
-				t.Fatal(err)
-			}
+			constant := must(strconv.Unquote(literal.Value))
 			constants = append(constants, constant)
 		}
 		return true

@@ -137,10 +137,7 @@ func TestObjectsThatFailInSeveralNamespacesAreCountedTogether(t *testing.T) {
 	eachQueue(t, func(t *testing.T, queue informer.QueueKind) {
 		src, namespaces := informertest.NewSource[configMap](), []string{"a", "b", "c", "d"}
 		var errs errorLog
-		inf, err := informer.NewInNamespaces(src.Namespace, namespaces, options{Queue: queue, Transform: needsOwner, ErrorHandler: errs.Handle})
-		if err != nil {
-			t.Fatal(err)
-		}
+		inf := must(informer.NewInNamespaces(src.Namespace, namespaces, options{Queue: queue, Transform: needsOwner, ErrorHandler: errs.Handle}))
 		fill := func(what, value string, want ...int) {
 			t.Helper()
 			for n := range 100 {
@@ -265,16 +262,13 @@ func TestAnIndexFunctionThatHasFailedIsAskedAgain(t *testing.T) {
 		var asked atomic.Int64
 		var known atomic.Bool // the owner
 		src := informertest.NewSource(object("a", "1"), object("b", "1"))
-		inf, err := informer.NewFrom(src, options{Indexers: informer.Indexers[configMap]{"owner": func(obj configMap) ([]string, error) {
+		inf := must(informer.NewFrom(src, options{Indexers: informer.Indexers[configMap]{"owner": func(obj configMap) ([]string, error) {
 			asked.Add(1)
 			if !known.Load() && obj.Name == "a" {
 				return nil, errors.New("no owner is known")
 			}
 			return []string{"owner of " + obj.Name}, nil
-		}}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		}}}))
 		informertest.Run(t, inf)
 		sleepBubble(time.Hour)
 		if n := asked.Load(); n < 60 || n > 75 {
@@ -319,10 +313,7 @@ func TestAnIndexFunctionMayPanicForAnObjectFromBeforeRun(t *testing.T) {
 func TestObjectsThatTheProgramPutsIntoTheStoreAreCounted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		src := informertest.NewSource[configMap]()
-		inf, err := informer.NewFrom(src, options{ErrorHandler: func(context.Context, error) {}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		inf := must(informer.NewFrom(src, options{ErrorHandler: quiet}))
 		informertest.Run(t, inf)
 		synctest.Wait()
 		_ = inf.SharedIndexInformer().GetIndexer().Add(object("mine", "1"))
@@ -346,7 +337,7 @@ func TestAStopDoesNotWaitForIndexFunctionsThatAreAskedAgain(t *testing.T) {
 		for n := range 1000 {
 			objs = append(objs, object(fmt.Sprint(n), "1"))
 		}
-		inf, err := informer.NewFrom(informertest.NewSource(objs...), options{ErrorHandler: func(context.Context, error) {},
+		inf, err := informer.NewFrom(informertest.NewSource(objs...), options{ErrorHandler: quiet,
 			Indexers: informer.Indexers[configMap]{"slow": func(configMap) ([]string, error) {
 				if slow.Load() {
 					<-time.After(time.Second)
@@ -374,13 +365,10 @@ func TestASlowIndexFunctionDoesNotDelayAStop(t *testing.T) {
 		for n := range 20_000 {
 			objs = append(objs, object(strconv.Itoa(n), "1"))
 		}
-		inf, err := informer.NewFrom(informertest.NewSource(objs...), options{Indexers: informer.Indexers[configMap]{"slow": func(configMap) ([]string, error) {
+		inf := must(informer.NewFrom(informertest.NewSource(objs...), options{Indexers: informer.Indexers[configMap]{"slow": func(configMap) ([]string, error) {
 			<-time.After(200 * time.Microsecond)
 			return nil, nil
-		}}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		}}}))
 		stop := start(t, inf)
 		for range 150 { // after a second, the rest of the list is in the queue
 			<-time.After(10 * time.Millisecond)
@@ -409,10 +397,7 @@ func TestAChangeDoesNotWaitForTheListOfAnotherNamespace(t *testing.T) {
 		src := informertest.NewSource(objs...)
 		src.FailIn("large", "list", errors.New("down"), 1)
 		store := newPlainStore()
-		inf, err := informer.NewInNamespaces(src.Namespace, []string{"small", "large"}, options{Store: store, WatchList: informer.WatchListOff, ErrorHandler: func(context.Context, error) {}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		inf := must(informer.NewInNamespaces(src.Namespace, []string{"small", "large"}, options{Store: store, WatchList: informer.WatchListOff, ErrorHandler: quiet}))
 		start(t, inf)
 		synctest.Wait()
 		store.SetFail(func(string, string) error { return errors.New("down") })
