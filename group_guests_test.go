@@ -46,9 +46,7 @@ func TestAGroupShowsInformersThatOthersRun(t *testing.T) {
 				t.Errorf("%s, Ready: %v, want %s", when, err, want)
 			}
 			group.MayBeEmpty = true // as a manager may that waits for its election
-			if err := group.Ready(); err != nil {
-				t.Errorf("%s, Ready of a group that may be empty: %v", when, err)
-			}
+			noError(t, group.Ready())
 			group.MayBeEmpty = false
 		}
 		empty("at first", "no informers yet")
@@ -77,9 +75,6 @@ func TestAGroupShowsInformersThatOthersRun(t *testing.T) {
 			t.Errorf("when one has stopped it shows %v", h)
 		}
 		second()
-		if h := group.Health(); len(h) != 0 {
-			t.Errorf("when all have stopped it shows %v", h)
-		}
 		empty("when all have stopped", "no informers any more, all have stopped or were removed")
 	})
 }

@@ -2,6 +2,7 @@ package informer_test
 
 import (
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -17,14 +18,13 @@ import (
 func TestSharedMakesOneInformerForATypeAndAScope(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g, made := newGroup(t), 0
-		shared := func(scope string) *ci {
-			t.Helper()
-			inf := must(informer.GetOrAdd(g, scope, func() (*ci, error) {
+		get := func(scope string) (*ci, error) {
+			return informer.GetOrAdd(g, scope, func() (*ci, error) {
 				made++
 				return newInformer(t, informertest.NewSource(object("a", "1")), options{Name: "maps " + scope}), nil
-			}))
-			return inf
+			})
 		}
+		shared := func(scope string) *ci { return must(get(scope)) }
 		a := shared("")
 		pods := must(informer.GetOrAdd(g, "", func() (*informer.CustomCacheInformer[*corev1.Pod], error) {
 			return podInformer(t, informertest.NewSource[*corev1.Pod](), ""), nil
@@ -48,9 +48,7 @@ func TestSharedMakesOneInformerForATypeAndAScope(t *testing.T) {
 		if shared("kube-system") != b {
 			t.Error("after the stop, what is shared cannot be had any more")
 		}
-		if _, err := informer.GetOrAdd(g, "new", func() (*ci, error) {
-			return newInformer(t, informertest.NewSource[configMap](), options{}), nil
-		}); !errors.Is(err, informer.ErrStopped) || !strings.HasPrefix(err.Error(), "informer: Group: GetOrAdd: ") {
+		if _, err := get("new"); !errors.Is(err, informer.ErrStopped) || !strings.HasPrefix(err.Error(), "informer: Group: GetOrAdd: ") {
 			t.Errorf("after the stop: %v", err)
 		}
 	})
@@ -108,15 +106,17 @@ func TestSharedWaitsForTheOneThatMakesAndForNoOther(t *testing.T) {
 func TestAnErrorOfSharedIsReturnedAndNotRemembered(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g, mine, release := newGroup(t), errors.New("mine"), make(chan struct{})
+		get := func(g *informer.Group, scope string, make func() (*ci, error)) error {
+			inf, err := informer.GetOrAdd(g, scope, make)
+			if (inf == nil) == (err == nil) {
+				t.Errorf("GetOrAdd: %v, %v", inf, err)
+			}
+			return err
+		}
+		fails := func() (*ci, error) { <-release; return nil, mine }
 		var results []<-chan error
 		for range 3 { // one of them makes the informer, the others wait
-			results = append(results, asking(func() error {
-				inf, err := informer.GetOrAdd(g, "", func() (*ci, error) { <-release; return nil, mine })
-				if inf != nil {
-					t.Error("an informer came with the error")
-				}
-				return err
-			}))
+			results = append(results, asking(func() error { return get(g, "", fails) }))
 		}
 		pending(t, "GetOrAdd", results[0])
 		close(release)
@@ -125,40 +125,35 @@ func TestAnErrorOfSharedIsReturnedAndNotRemembered(t *testing.T) {
 				t.Errorf("GetOrAdd: %v", err)
 			}
 		}
-		if _, err := informer.GetOrAdd(g, "", func() (*ci, error) { return nil, nil }); err == nil || !strings.HasPrefix(err.Error(), "informer: Group: GetOrAdd: the member is a nil *informer.CustomCacheInformer[") {
-			t.Errorf("make returned neither: %v", err)
-		}
+		var waits <-chan error
 		func() {
 			defer func() {
 				if recover() == nil {
 					t.Error("the panic is lost")
 				}
 			}()
-			_, _ = informer.GetOrAdd(g, "", func() (*ci, error) {
-				waiter := asking(func() error {
-					_, err := informer.GetOrAdd(g, "", func() (*ci, error) { return nil, mine })
-					return err
-				})
-				pending(t, "GetOrAdd", waiter)
-				results = append(results, waiter)
+			_ = get(g, "", func() (*ci, error) {
+				waits = asking(func() error { return get(g, "", fails) })
+				pending(t, "GetOrAdd", waits)
 				panic("mine")
 			})
 		}()
-		if err := <-results[3]; err == nil || !strings.Contains(err.Error(), "panicked") {
-			t.Errorf("who waited for a make that panicked: %v", err)
-		}
 		inf := newInformer(t, informertest.NewSource[configMap](), options{})
-		if got, err := informer.GetOrAdd(g, "", func() (*ci, error) { return inf, nil }); got != inf || err != nil {
-			t.Errorf("GetOrAdd: %v, %v", got, err)
-		}
-		if got, err := informer.GetOrAdd(g, "other", func() (*ci, error) { return inf, nil }); got != nil || err == nil {
-			t.Errorf("one informer for two scopes: %v, %v", got, err)
-		}
-		if _, err := informer.GetOrAdd[configMap](nil, "", func() (*ci, error) { return inf, nil }); err == nil {
-			t.Error("no error for a nil group")
-		}
-		if _, err := informer.GetOrAdd[configMap](g, "", nil); err == nil {
-			t.Error("no error for a nil make")
+		makes := func() (*ci, error) { return inf, nil }
+		for _, test := range []struct {
+			err  error
+			says string
+		}{
+			{<-waits, "panicked"},
+			{get(g, "", func() (*ci, error) { return nil, nil }), "informer: Group: GetOrAdd: the member is a nil *informer.CustomCacheInformer["},
+			{get(g, "", makes), ""},
+			{get(g, "other", makes), "already a member"},
+			{get(nil, "", makes), "nil"},
+			{get(g, "", nil), "nil"},
+		} {
+			if got := fmt.Sprint(test.err); (test.err == nil) != (test.says == "") || !strings.Contains(got, test.says) {
+				t.Errorf("GetOrAdd: %v, want %q", test.err, test.says)
+			}
 		}
 	})
 }

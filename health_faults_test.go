@@ -29,9 +29,7 @@ func TestASourceThatIsBackIsNotFailingAlsoIfItIsQuiet(t *testing.T) {
 		sleepBubble(hour)
 		src.Heal()
 		sleepBubble(24 * hour) // hundreds of watches open, last as long as they should, and end without an error
-		if h := inf.Health(); h.SourceError != nil {
-			t.Errorf("a day after: watching %v, last contact %v ago, %v, %d failures", h.Watching, ago(h.LastContact), h.SourceError, h.SourceFailures)
-		}
+		noError(t, inf.Health().SourceError)
 	})
 }
 
@@ -47,10 +45,8 @@ func TestASlowStoreIsNotTakenForOneThatHangs(t *testing.T) {
 		start(t, inf)
 		for range 600 {
 			sleepBubble(time.Second)
-			h := inf.Health()
-			if h.Live() != nil {
-				t.Errorf("each operation takes 1 s: busy for %v, %v, live: %v", h.StoreBusy, h.StoreError, h.Live())
-				break
+			if err := inf.Health().Live(); err != nil {
+				t.Fatalf("each operation takes 1 s: %v", err)
 			}
 		}
 		sleepBubble(400 * time.Second)
@@ -132,52 +128,25 @@ func TestNoCallBeginsWithACtxThatHasEnded(t *testing.T) {
 		for range 50 {
 			src := informertest.NewSource(object("a", "1"), object("b", "1"), object("c", "1"), object("d", "1"))
 			inf := newInformer(t, src, options{Queue: queue})
-			late := 0
 			addWatcher(t, inf, informer.WatcherFunc[configMap](func(ctx context.Context, _ event) error {
-				if ctx.Err() != nil {
-					late++
-				}
+				noError(t, ctx.Err())
 				<-ctx.Done()
 				return nil
 			}), informer.WatcherOptions{})
 			stop := start(t, inf)
 			synctest.Wait()
 			stop()
-			if late > 0 {
-				t.Errorf("%d calls began with a ctx that had ended", late)
-				return
-			}
 		}
 	})
-}
-
-func TestAConnectionThatBreaksIsNoContact(t *testing.T) {
-	eachQueue(t, func(t *testing.T, queue informer.QueueKind) {
-		src := informertest.NewSource(object("a", "1"))
-		inf := runWith(t, queue, src, informertest.NewStore(nil))
-		sleepBubble(time.Minute)
-		unreachable(src)
-		synctest.Wait()
-		if got := ago(inf.Health().LastContact); got != time.Minute {
-			t.Errorf("last contact %v ago, not 1m0s", got)
-		}
-	})
-}
-
-func TestAStoreErrorWithoutAKeyReadsWell(t *testing.T) {
-	if got := (&informer.StoreError{Op: "list", Err: errors.New("has not returned for 11s")}).Error(); strings.Contains(got, " :") {
-		t.Errorf("%q", got)
-	}
 }
 
 func TestAStoreThatFailsAndThenHangsIsNamedAsHanging(t *testing.T) {
 	eachQueue(t, func(t *testing.T, queue informer.QueueKind) {
 		src, store, hold := informertest.NewSource(object("a", "1")), informertest.NewStore(nil), make(chan struct{})
 		inf := runWith(t, queue, src, store)
-		first := true
+		calls := 0
 		store.Fail(func(op, key string) error {
-			if first {
-				first = false
+			if calls++; calls == 1 {
 				return errors.New("connection reset")
 			}
 			<-hold
@@ -185,8 +154,7 @@ func TestAStoreThatFailsAndThenHangsIsNamedAsHanging(t *testing.T) {
 		})
 		src.Apply(object("a", "2"))
 		sleepBubble(hour)
-		h := inf.Health()
-		if !strings.Contains(h.StoreError.Error(), "has not returned") {
+		if h := inf.Health(); !strings.Contains(h.StoreError.Error(), "has not returned") {
 			t.Errorf("busy for %v: %v; live: %v", h.StoreBusy, h.StoreError, h.Live())
 		}
 		close(hold)

@@ -17,16 +17,20 @@ import (
 // state is a state of an informer that Ready and Live judge.
 type state struct {
 	after       time.Duration // time spent in that state
-	bring       func(*testing.T, *stateful)
+	bring       func(*stateful, *testing.T)
 	ready, live string // texts of the errors; empty for none
 }
 
 // stateful is an informer, not yet running, with its source and its store.
 type stateful struct {
 	*ci
-	src     *source
-	store   *informertest.Store
-	release func() // ends a hanging call before the test ends; may be nil
+	src   *source
+	store *informertest.Store
+}
+
+func (s *stateful) unheard(t *testing.T) {
+	s.src.SetFaults(informertest.Faults{HoldLists: true})
+	start(t, s.ci)
 }
 
 func (s *stateful) synced(t *testing.T) {
@@ -36,44 +40,38 @@ func (s *stateful) synced(t *testing.T) {
 
 func (s *stateful) hung(t *testing.T) {
 	s.synced(t)
-	s.release = s.store.Hang()
+	s.store.Hang()
 	s.src.Apply(object("a", "2"))
 }
 
 var states = map[string]state{
-	"not started": {bring: func(*testing.T, *stateful) {}, after: hour, ready: "has not started"},
-	"not synced": {after: 30*time.Second - 1, ready: "has not synced", bring: func(t *testing.T, s *stateful) {
-		s.src.SetFaults(informertest.Faults{HoldLists: true})
-		start(t, s.ci)
-	}},
-	"not answered": {after: hour, ready: "has not synced: list ConfigMap: no answer for 1h0m0s", bring: func(t *testing.T, s *stateful) {
-		s.src.SetFaults(informertest.Faults{HoldLists: true})
-		start(t, s.ci)
-	}},
-	"not synced because of the source": {after: hour, ready: "has not synced: list ConfigMap: it is forbidden", bring: func(t *testing.T, s *stateful) {
+	"not started":  {bring: func(*stateful, *testing.T) {}, after: hour, ready: "has not started"},
+	"not synced":   {bring: (*stateful).unheard, after: 30*time.Second - 1, ready: "has not synced"},
+	"not answered": {bring: (*stateful).unheard, after: hour, ready: "has not synced: list ConfigMap: no answer for 1h0m0s"},
+	"not synced because of the source": {after: hour, ready: "has not synced: list ConfigMap: it is forbidden", bring: func(s *stateful, t *testing.T) {
 		s.src.Fail("list", errors.New("it is forbidden"), -1)
 		start(t, s.ci)
 	}},
-	"synced": {after: hour, bring: func(t *testing.T, s *stateful) { s.synced(t) }},
-	"without API server since it has synced": {after: 24 * hour, bring: func(t *testing.T, s *stateful) {
+	"synced": {bring: (*stateful).synced, after: hour},
+	"without API server since it has synced": {after: 24 * hour, bring: func(s *stateful, t *testing.T) {
 		s.synced(t)
 		unreachable(s.src)
 	}},
-	"with a store that fails": {after: hour, ready: "store: get default/a: disk full", bring: func(t *testing.T, s *stateful) {
+	"with a store that fails": {after: hour, ready: "store: get default/a: disk full", bring: func(s *stateful, t *testing.T) {
 		s.synced(t)
 		s.store.Fail(func(string, string) error { return errors.New("disk full") })
 		s.src.Apply(object("a", "2"))
 	}},
-	"with a store that is slow":  {after: 10*time.Second - 1, bring: func(t *testing.T, s *stateful) { s.hung(t) }},
-	"with a store that hangs":    {after: 10 * time.Second, ready: "store: get default/a: has not returned for 10s", bring: func(t *testing.T, s *stateful) { s.hung(t) }},
-	"with a store still hanging": {after: 5*time.Minute - 1, ready: "store: get default/a: has not returned for 4m59s", bring: func(t *testing.T, s *stateful) { s.hung(t) }},
-	"with a store that is dead": {after: 5 * time.Minute, ready: "store: get default/a: has not returned for 5m0s",
-		live: "the store has not answered for 5m0s: store: get default/a: has not returned for 5m0s", bring: func(t *testing.T, s *stateful) { s.hung(t) }},
-	"with a watcher that blocks": {after: 24 * hour, bring: func(t *testing.T, s *stateful) {
+	"with a store that is slow":  {bring: (*stateful).hung, after: 10*time.Second - 1},
+	"with a store that hangs":    {bring: (*stateful).hung, after: 10 * time.Second, ready: "store: get default/a: has not returned for 10s"},
+	"with a store still hanging": {bring: (*stateful).hung, after: 5*time.Minute - 1, ready: "store: get default/a: has not returned for 4m59s"},
+	"with a store that is dead": {bring: (*stateful).hung, after: 5 * time.Minute, ready: "store: get default/a: has not returned for 5m0s",
+		live: "the store has not answered for 5m0s: store: get default/a: has not returned for 5m0s"},
+	"with a watcher that blocks": {after: 24 * hour, bring: func(s *stateful, t *testing.T) {
 		addWatcher(t, s.ci, &recorder{Hook: func(ctx context.Context, _ event) error { <-ctx.Done(); return nil }}, informer.WatcherOptions{})
 		s.synced(t)
 	}},
-	"stopped": {after: hour, ready: "informer has stopped", bring: func(t *testing.T, s *stateful) { start(t, s.ci)() }},
+	"stopped": {after: hour, ready: "informer has stopped", bring: func(s *stateful, t *testing.T) { start(t, s.ci)() }},
 }
 
 func TestAnInformerIsReadyWhileItCanBeReliedOnAndLiveUnlessARestartHelps(t *testing.T) {
@@ -82,14 +80,12 @@ func TestAnInformerIsReadyWhileItCanBeReliedOnAndLiveUnlessARestartHelps(t *test
 			eachQueue(t, func(t *testing.T, queue informer.QueueKind) {
 				s := &stateful{src: informertest.NewSource(object("a", "1")), store: informertest.NewStore(nil)}
 				s.ci = newInformer(t, s.src, options{Name: "ConfigMap", Queue: queue, Store: s.store, WatchList: informer.WatchListOff, ErrorHandler: quiet})
-				state.bring(t, s)
+				state.bring(s, t)
 				sleepBubble(state.after)
 				h := s.Health()
 				checkReason(t, "Ready", h.Ready(), state.ready)
 				checkReason(t, "Live", h.Live(), state.live)
-				if s.release != nil {
-					s.release()
-				}
+				s.store.Heal() // a call that hangs returns
 			})
 		})
 	}
@@ -124,59 +120,23 @@ func TestWhyAnInformerIsNotReadyCanBeAsked(t *testing.T) {
 		t.Errorf("Ready: %v", err)
 	}
 	checkReason(t, "Live without a StoreError", informer.Health{Name: "ConfigMap", StoreBusy: hour}.Live(), "the store has not answered for 1h0m0s")
+	checkReason(t, "the zero Health", informer.Health{Name: "ConfigMap"}.Ready(), "has not started")
 }
 
 func TestAProbeAnswersWhatTheCheckSays(t *testing.T) {
-	var reason error
-	probe := func(h http.Handler) (int, string) {
+	reason := errors.New("informer Pod: has not synced")
+	check := func() error { return reason }
+	probe := func(handler http.Handler, wantCode int, wantBody string) {
+		t.Helper()
 		answer := httptest.NewRecorder()
-		h.ServeHTTP(answer, httptest.NewRequest(http.MethodGet, "/readyz", nil))
-		if got := answer.Header().Get("Content-Type"); got != "text/plain; charset=utf-8" {
-			t.Errorf("the answer is of the type %q", got)
-		}
-		return answer.Code, answer.Body.String()
-	}
-	handler := informer.ProbeHandler(func() error { return reason })
-	for range 2 {
-		reason = nil
-		if code, body := probe(handler); code != http.StatusOK || body != "ok\n" {
-			t.Errorf("without an error: %d %q", code, body)
-		}
-		reason = errors.New("informer Pod: has not synced")
-		if code, body := probe(handler); code != http.StatusServiceUnavailable || body != "informer Pod: has not synced\n" {
-			t.Errorf("with an error: %d %q", code, body)
+		handler.ServeHTTP(answer, httptest.NewRequest(http.MethodGet, "/readyz", nil))
+		if typ := answer.Header().Get("Content-Type"); answer.Code != wantCode || !strings.Contains(answer.Body.String(), wantBody) || typ != "text/plain; charset=utf-8" {
+			t.Errorf("%d %q of type %q, want %d %q", answer.Code, answer.Body, typ, wantCode, wantBody)
 		}
 	}
-	if code, body := probe(informer.ProbeHandler(nil)); code != http.StatusServiceUnavailable || !strings.Contains(body, "no check") {
-		t.Errorf("without a check: %d %q", code, body)
-	}
-}
-
-func TestTheZeroHealthIsNotReady(t *testing.T) {
-	if err := (informer.Health{Name: "secrets"}).Ready(); err == nil || err.Error() != "informer secrets: has not started" {
-		t.Errorf("Ready returned %v", err)
-	}
-}
-
-// errMember is a Member, and a MemberHealth that is ready when it is nil.
-type errMember struct {
-	stub
-	ready error
-}
-
-func (m *errMember) MemberHealth() informer.MemberHealth { return *m }
-func (errMember) HasRun() bool                           { return false }
-func (m errMember) Ready() error                         { return m.ready }
-func (errMember) Live() error                            { return nil }
-
-func TestAGroupWithoutInformersIsReadyWhenItsMembersAre(t *testing.T) {
-	group, m := newGroup(t), &errMember{ready: errors.New("has not joined")}
-	add(t, group, m)
-	if err := group.Ready(); !errors.Is(err, m.ready) {
-		t.Errorf("at first: %v", err)
-	}
-	m.ready = nil
-	if err := group.Ready(); err != nil {
-		t.Errorf("with a member that is ready: %v", err)
-	}
+	handler := informer.ProbeHandler(check)
+	probe(handler, http.StatusServiceUnavailable, "informer Pod: has not synced\n")
+	reason = nil
+	probe(handler, http.StatusOK, "ok\n")
+	probe(informer.ProbeHandler(nil), http.StatusServiceUnavailable, "no check")
 }

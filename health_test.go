@@ -11,7 +11,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
@@ -23,7 +22,6 @@ func TestHealthShowsHowFarAnInformerHasCome(t *testing.T) {
 	eachQueue(t, func(t *testing.T, queue informer.QueueKind) {
 		src := informertest.NewSource(object("a", "1"))
 		src.SetFaults(informertest.Faults{HoldLists: true})
-		release := func() { src.SetFaults(informertest.Faults{}) }
 		inf := newInformer(t, src, options{Queue: queue, WatchList: informer.WatchListOff})
 		goroutines := make(chan struct{})
 		informer.HoldListeners(inf, goroutines)
@@ -41,16 +39,14 @@ func TestHealthShowsHowFarAnInformerHasCome(t *testing.T) {
 				t.Errorf("%s: %v", when, got.Memory)
 			}
 			got.Memory = informer.MemoryHealth{}
-			if diff := cmp.Diff(want, got); diff != "" {
-				t.Errorf("%s (-want +got):\n%s", when, diff)
-			}
+			equal(t, when, want, got)
 		}
 		check("before Run", informer.Health{})
 		stop := start(t, inf)
 		check("while no listener is live", informer.Health{})
 		close(goroutines)
 		check("during the first list", informer.Health{Started: true})
-		release()
+		src.Heal()
 		check("synced", informer.Health{Started: true, Synced: true, Watching: true, ResourceVersion: src.ResourceVersion()})
 		src.Apply(object("a", "2"))
 		check("after a change", informer.Health{Started: true, Synced: true, Watching: true, ResourceVersion: src.ResourceVersion()})
@@ -96,11 +92,9 @@ func TestHealthShowsWhenTheSourceWasHeardOfLast(t *testing.T) {
 		opened(t, src)
 		check("listed again", 0, 0)
 		sleepBubble(time.Minute)
-		src.Bookmark()
-		synctest.Wait()
 		unreachable(src)
 		sleepBubble(hour)
-		check("after an hour of nothing", hour+time.Minute, hour)
+		check("an hour after the connection broke, which is no contact", hour+time.Minute, hour+time.Minute)
 		src.Heal()
 		opened(t, src)
 		check("with a new watch, that is quiet", ago(inf.Health().LastList), 0)
@@ -134,9 +128,7 @@ func TestHealthShowsWhenTheStoreGotOn(t *testing.T) {
 		check("while the store hangs", time.Minute, 3, 1)
 		release()
 		check("when it goes on", 0, 0, 4)
-		if _, err := src.Delete(keyOf("b0")); err != nil {
-			t.Error(err)
-		}
+		remove(t, src, "b0")
 		sleepBubble(time.Second)
 		check("a second after a delete", time.Second, 0, 3)
 	})
@@ -188,9 +180,7 @@ func TestHealthShowsAStoreThatFailsUntilItWorks(t *testing.T) {
 	eachQueue(t, func(t *testing.T, queue informer.QueueKind) {
 		src, store := informertest.NewSource(object("a", "1")), informertest.NewStore(nil)
 		inf := runWith(t, queue, src, store)
-		if err := inf.Health().StoreError; err != nil {
-			t.Errorf("a store that works: %v", err)
-		}
+		noError(t, inf.Health().StoreError)
 		full := errors.New("the disk is full")
 		for _, op := range []string{"get", "update"} {
 			store.Fail(func(asked, _ string) error {
@@ -205,19 +195,12 @@ func TestHealthShowsAStoreThatFailsUntilItWorks(t *testing.T) {
 			attempts := store.Calls("get") - before // each attempt begins with a Get
 			var failed *informer.StoreError
 			h := inf.Health()
-			if !errors.As(h.StoreError, &failed) || failed.Op != op || failed.Key != "default/a" || !errors.Is(failed, full) {
-				t.Errorf("a %s that fails: %v", op, h.StoreError)
-			} else if failed.Failures != attempts {
-				t.Errorf("after %d attempts it says that there were %d", attempts, failed.Failures)
-			}
-			if h.StoreBusy != 0 {
-				t.Errorf("between two attempts the store is busy for %v", h.StoreBusy)
+			if !errors.As(h.StoreError, &failed) || failed.Op != op || failed.Key != "default/a" || !errors.Is(failed, full) || failed.Failures != attempts || h.StoreBusy != 0 {
+				t.Errorf("after %d attempts of a %s that fails: %+v, busy for %v", attempts, op, h.StoreError, h.StoreBusy)
 			}
 			store.Heal()
 			sleepBubble(time.Minute)
-			if err := inf.Health().StoreError; err != nil {
-				t.Errorf("a %s that works again: %v", op, err)
-			}
+			noError(t, inf.Health().StoreError)
 		}
 	})
 }
@@ -267,15 +250,11 @@ func TestHealthHasFiguresOfEachWatcherByName(t *testing.T) {
 			Calls:        []string{"default/c"},
 		}}
 		for range 10 { // the order could be right by chance
-			if diff := cmp.Diff(want, inf.Health().Watchers); diff != "" {
-				t.Errorf("(-want +got)\n%s", diff)
-			}
+			equal(t, "watchers", want, inf.Health().Watchers)
 		}
 		close(hold)
 		slow.Remove()
-		if diff := cmp.Diff([]informer.WatcherHealth{picky}, inf.Health().Watchers); diff != "" {
-			t.Errorf("once it is removed (-want +got):\n%s", diff)
-		}
+		equal(t, "once it is removed", []informer.WatcherHealth{picky}, inf.Health().Watchers)
 	})
 }
 
@@ -307,12 +286,9 @@ func throughAHang(t *testing.T, queue informer.QueueKind, op string) {
 		time.Sleep(passed - inf.Health().StoreBusy)
 		begun := time.Now()
 		h := inf.Health()
-		if h.StoreBusy != passed {
-			t.Errorf("after %v the store is busy for %v", passed, h.StoreBusy)
-		}
 		var hung *informer.StoreError
-		if errors.As(h.StoreError, &hung) != (passed > 10*time.Second) {
-			t.Errorf("after %v it shows %v", passed, h.StoreError)
+		if errors.As(h.StoreError, &hung) != (passed > 10*time.Second) || h.StoreBusy != passed {
+			t.Errorf("after %v it shows %v, the store is busy for %v", passed, h.StoreError, h.StoreBusy)
 		}
 		if hung != nil && (hung.Op != op || hung.Key != key || !strings.Contains(hung.Error(), "has not returned for 11s")) {
 			t.Errorf("it shows %v", h.StoreError)
@@ -331,9 +307,7 @@ func throughAHang(t *testing.T, queue informer.QueueKind, op string) {
 		t.Errorf("waiting ended with %v, not %q", err, want)
 	}
 	release()
-	if err := inf.WaitForSync(within(t, time.Second)); err != nil {
-		t.Errorf("when it hangs no more: %v", err)
-	}
+	noError(t, inf.WaitForSync(within(t, time.Second)))
 	synctest.Wait()
 	if h := inf.Health(); h.StoreError != nil || h.StoreBusy != 0 {
 		t.Errorf("when it hangs no more: %v, busy for %v", h.StoreError, h.StoreBusy)
@@ -408,9 +382,7 @@ func TestHealthAsJSON(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			text := must(json.Marshal(test.health))
-			if diff := cmp.Diff(decoded(t, test.want), decoded(t, string(text))); diff != "" {
-				t.Errorf("(-want +got)\n%s", diff)
-			}
+			equal(t, name, decoded(t, test.want), decoded(t, string(text)))
 		})
 	}
 	inf := newInformer(t, informertest.NewSource[configMap](), options{})
