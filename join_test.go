@@ -5,9 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
+	"slices"
 	"strconv"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -107,33 +107,26 @@ func TestJoiningUnderLoadMissesAndRepeatsNothing(t *testing.T) {
 // truth went through, and then every event of the truth after that state.
 func checkTail(t *testing.T, joined, truth []event) {
 	t.Helper()
-	told := map[string][]string{}
-	for _, e := range joined {
-		told[e.Key().Name] = append(told[e.Key().Name], versionOf(e))
-	}
-	happened := map[string][]string{}
-	for _, e := range truth {
-		happened[e.Key().Name] = append(happened[e.Key().Name], versionOf(e))
-	}
+	told, happened := versionsOf(joined), versionsOf(truth)
 	for name, versions := range told {
 		tail := happened[name]
-		if len(versions) > len(tail) {
-			t.Errorf("%s: told %d events, of %d that happened", name, len(versions), len(tail))
-			continue
-		}
-		tail = tail[len(tail)-len(versions):]
-		if fmt.Sprint(versions) != fmt.Sprint(tail) {
+		if tail = tail[max(0, len(tail)-len(versions)):]; !slices.Equal(versions, tail) {
 			t.Errorf("%s: told %v, the last events are %v", name, versions, tail)
 		}
 	}
 }
 
-// versionOf returns the version of an object after e.
-func versionOf(e event) string {
-	if e.Type == informer.EventDeleted {
-		return "gone after " + e.Old.ResourceVersion
+// versionsOf returns the versions of each object after its events.
+func versionsOf(events []event) map[string][]string {
+	versions := map[string][]string{}
+	for _, e := range events {
+		version := e.Object().ResourceVersion
+		if e.Type == informer.EventDeleted {
+			version = "gone after " + e.Old.ResourceVersion
+		}
+		versions[e.Key().Name] = append(versions[e.Key().Name], version)
 	}
-	return e.New.ResourceVersion
+	return versions
 }
 
 func TestAJoinIsToldTheStateAtTheCallAlsoIfTheStoreListsLater(t *testing.T) {
@@ -178,12 +171,10 @@ func TestAJoinIsToldTheStateAtTheCallAlsoIfTheStoreListsLater(t *testing.T) {
 func TestAJoinThatHangsIsNotInTheWayOfRemoveAndStop(t *testing.T) {
 	eachQueue(t, func(t *testing.T, queue informer.QueueKind) {
 		store := &gatedStore{Store: cache.NewStore(cache.MetaNamespaceKeyFunc)}
-		src := informertest.NewSource(object("a", "1"))
-		inf := newInformer(t, src, options{Queue: queue, Store: store})
+		inf, r := newInformer(t, informertest.NewSource(object("a", "1")), options{Queue: queue, Store: store}), &recorder{}
 		informertest.Run(t, inf)
 		store.gate = make(chan struct{})
-		var r recorder
-		reg := addWatcher(t, inf, &r, informer.WatcherOptions{MaxBacklog: -1})
+		reg := addWatcher(t, inf, r, informer.WatcherOptions{MaxBacklog: -1})
 		synctest.Wait()
 		reg.Remove()
 		close(store.gate)
@@ -237,10 +228,8 @@ func TestBetweenTheStoreAndTheLogNothingIsMissedOrRepeated(t *testing.T) {
 		if queue == informer.QueueRealFIFO {
 			want = b.ResourceVersion
 		}
-		v, err := inf.Snapshot()
-		if err != nil {
-			t.Error(err)
-		} else if _, exists, err := v.Get(keyOf("b")); !exists || err != nil || v.Version() != want {
+		v := must(inf.Snapshot())
+		if _, exists, err := v.Get(keyOf("b")); !exists || err != nil || v.Version() != want {
 			t.Errorf("a snapshot at version %q, want %q, with the new object: %t, %v", v.Version(), want, exists, err)
 		}
 		joined := addWatcher(t, inf, late, informer.WatcherOptions{})
@@ -327,37 +316,21 @@ func TestAResyncWaitsUntilTheWatcherHasNothingElseToDo(t *testing.T) {
 	})
 }
 
-// slowToList is a store whose listings take 10 ms. The next one waits until gate is closed.
-type slowToList struct {
-	gatedStore
-	listings atomic.Int32
-	hang     atomic.Bool
-}
-
-func (s *slowToList) List() []any {
-	s.listings.Add(1)
-	if s.hang.CompareAndSwap(true, false) {
-		return s.gatedStore.List()
-	}
-	time.Sleep(10 * time.Millisecond)
-	return s.Store.List()
-}
-
 func TestWatchersThatJoinTogetherShareAListingOfTheStore(t *testing.T) {
 	eachQueue(t, func(t *testing.T, queue informer.QueueKind) {
-		store := &slowToList{gatedStore: gatedStore{Store: newPlainStore()}}
+		store := informertest.NewStore(nil)
 		inf := newInformer(t, informertest.NewSource(object("a", ""), object("b", "")), options{Queue: queue, Store: store})
 		informertest.Run(t, inf)
-		store.listings.Store(0)
-		recorders := make([]*recorder, 100)
+		store.Delay(10 * time.Millisecond)
+		before := store.Calls("list")
+		recorders := make([]recorder, 100)
 		for n := range recorders {
-			recorders[n] = &recorder{}
-			addWatcher(t, inf, recorders[n], informer.WatcherOptions{})
+			addWatcher(t, inf, &recorders[n], informer.WatcherOptions{})
 		}
-		for _, r := range recorders {
-			r.Expect(t, "added default/a", "added default/b")
+		for n := range recorders {
+			recorders[n].Expect(t, "added default/a", "added default/b")
 		}
-		if n := store.listings.Load(); n > 2 { // some may come while the first listing is under way
+		if n := store.Calls("list") - before; n > 2 { // some may come while the first listing is under way
 			t.Errorf("%d listings for %d watchers", n, len(recorders))
 		}
 	})
@@ -365,13 +338,14 @@ func TestWatchersThatJoinTogetherShareAListingOfTheStore(t *testing.T) {
 
 func TestAListingThatHangsHoldsUpOtherJoinsForSecondsAtMost(t *testing.T) {
 	eachQueue(t, func(t *testing.T, queue informer.QueueKind) {
-		store := &slowToList{gatedStore: gatedStore{Store: newPlainStore(), gate: make(chan struct{})}}
-		defer close(store.gate)
+		store, hang := &gatedStore{Store: newPlainStore()}, make(chan struct{})
+		defer close(hang)
 		inf := newInformer(t, informertest.NewSource(object("a", "")), options{Queue: queue, Store: store})
 		informertest.Run(t, inf)
-		store.hang.Store(true)
+		store.gate = hang
 		stuck := addWatcher(t, inf, &recorder{}, informer.WatcherOptions{})
 		synctest.Wait()
+		store.gate = nil // for the next listings
 		regs := make([]*informer.Registration, 10)
 		for n := range regs {
 			regs[n] = addWatcher(t, inf, &recorder{}, informer.WatcherOptions{})

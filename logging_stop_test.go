@@ -55,35 +55,41 @@ type hanging struct {
 	name   string
 	source func(hold <-chan struct{}) cache.ListerWatcher // nil stands for an informertest.Source
 	opts   options
-	early  bool // begin is called before Run
-	// begin makes the call. It may return a function that releases the call in addition to
-	// hold. begin may be nil.
-	begin func(t *testing.T, inf *ci, src *source, store *informertest.Store, hold <-chan struct{}) (release func())
+	early  bool            // begin is called before Run
+	begin  func(*stopping) // makes the call; may be nil
 }
 
-// hangingWatcher returns a begin function that adds a watcher. The watcher's calls return only
-// when hold is closed.
-func hangingWatcher(opts informer.WatcherOptions) func(*testing.T, *ci, *source, *informertest.Store, <-chan struct{}) func() {
-	return func(t *testing.T, inf *ci, _ *source, _ *informertest.Store, hold <-chan struct{}) func() {
-		addWatcher(t, inf, informer.WatcherFunc[configMap](func(context.Context, event) error { <-hold; return nil }), opts)
-		return nil
+// stopping is an informer that stops while a call hangs.
+type stopping struct {
+	*ci
+	t       *testing.T
+	src     *source
+	store   *informertest.Store
+	hold    chan struct{} // the call waits until this is closed
+	release func()        // ends the call if it is one of the store
+}
+
+// hangingWatcher returns a begin function that adds a watcher.
+func hangingWatcher(opts informer.WatcherOptions) func(*stopping) {
+	return func(s *stopping) {
+		addWatcher(s.t, s.ci, informer.WatcherFunc[configMap](func(context.Context, event) error { <-s.hold; return nil }), opts)
 	}
 }
 
-func hangingSource(list, watching bool) func(hold <-chan struct{}) cache.ListerWatcher {
+func hangingSource(verb string) func(hold <-chan struct{}) cache.ListerWatcher {
 	return func(hold <-chan struct{}) cache.ListerWatcher {
-		wait := func(wait bool) {
-			if wait {
+		called := func(name string) {
+			if name == verb {
 				<-hold
 			}
 		}
 		return &cache.ListWatch{
 			ListWithContextFunc: func(context.Context, metav1.ListOptions) (runtime.Object, error) {
-				wait(list)
+				called("list")
 				return &metav1.List{ListMeta: metav1.ListMeta{ResourceVersion: "1"}}, nil
 			},
 			WatchFuncWithContext: func(context.Context, metav1.ListOptions) (watch.Interface, error) {
-				wait(watching)
+				called("watch")
 				return watch.NewFake(), nil
 			},
 		}
@@ -94,27 +100,21 @@ func hangingCalls() map[string]hanging {
 	calls := map[string]hanging{
 		"a watcher":          {name: "watcher w: default/a", begin: hangingWatcher(informer.WatcherOptions{Name: "w"})},
 		"a watcher's worker": {name: "watcher w: default/a", begin: hangingWatcher(informer.WatcherOptions{Name: "w", Workers: 2})},
-		"a LIST":             {name: "source: list", source: hangingSource(true, false), opts: options{WatchList: informer.WatchListOff}},
-		"a WATCH":            {name: "source: watch", source: hangingSource(false, true), opts: options{WatchList: informer.WatchListOff}},
-		"the listing of a watcher that joins": {name: "watcher late: store: list",
-			begin: func(t *testing.T, inf *ci, _ *source, store *informertest.Store, _ <-chan struct{}) func() {
-				release := store.Hang()
-				addWatcher(t, inf, &recorder{}, informer.WatcherOptions{Name: "late"})
-				return release
-			}},
-		"an ErrorHandler, of a watcher's error": {name: "watcher WatcherFunc-1: default/a",
-			begin: func(t *testing.T, inf *ci, _ *source, _ *informertest.Store, _ <-chan struct{}) func() {
-				addWatcher(t, inf, informer.WatcherFunc[configMap](func(context.Context, event) error { return errors.New("to be handled") }), informer.WatcherOptions{})
-				return nil
-			}},
+		"a LIST":             {name: "source: list", source: hangingSource("list"), opts: options{WatchList: informer.WatchListOff}},
+		"a WATCH":            {name: "source: watch", source: hangingSource("watch"), opts: options{WatchList: informer.WatchListOff}},
+		"the listing of a watcher that joins": {name: "watcher late: store: list", begin: func(s *stopping) {
+			s.release = s.store.Hang()
+			addWatcher(s.t, s.ci, &recorder{}, informer.WatcherOptions{Name: "late"})
+		}},
+		"an ErrorHandler, of a watcher's error": {name: "watcher WatcherFunc-1: default/a", begin: func(s *stopping) {
+			addWatcher(s.t, s.ci, informer.WatcherFunc[configMap](func(context.Context, event) error { return errors.New("to be handled") }), informer.WatcherOptions{})
+		}},
 	}
 	for op, call := range storeCalls {
-		calls["the store's "+op] = hanging{name: strings.TrimSpace("store: " + op + " " + call.key), early: op == "list",
-			begin: func(_ *testing.T, _ *ci, src *source, store *informertest.Store, _ <-chan struct{}) func() {
-				release := hangAt(store, op)
-				call.provoke(src)
-				return release
-			}}
+		calls["the store's "+op] = hanging{name: strings.TrimSpace("store: " + op + " " + call.key), early: op == "list", begin: func(s *stopping) {
+			s.release = hangAt(s.store, op)
+			call.provoke(s.src)
+		}}
 	}
 	return calls
 }
@@ -128,65 +128,43 @@ func TestACallThatDoesNotReturnIsNamedWhenTheInformerStops(t *testing.T) {
 }
 
 func stopDuring(t *testing.T, queue informer.QueueKind, call hanging) {
-	src, store, hold := informertest.NewSource(object("a", "1")), informertest.NewStore(nil), make(chan struct{})
-	var lw cache.ListerWatcher = src
+	s := &stopping{t: t, src: informertest.NewSource(object("a", "1")), store: informertest.NewStore(nil), hold: make(chan struct{}), release: func() {}}
+	var lw cache.ListerWatcher = s.src
 	if call.source != nil {
-		lw = call.source(hold)
+		lw = call.source(s.hold)
 	}
-	call.opts.Queue, call.opts.Store = queue, store
-	call.opts.ErrorHandler = func(context.Context, error) { <-hold }
-	inf := newInformer(t, lw, call.opts)
-	release := func() { close(hold) }
-	begin := func() {
-		if call.begin == nil {
-			return
-		}
-		if more := call.begin(t, inf, src, store, hold); more != nil {
-			release = func() { more(); close(hold) }
-		}
+	call.opts.Queue, call.opts.Store = queue, s.store
+	call.opts.ErrorHandler = func(context.Context, error) { <-s.hold }
+	s.ci = newInformer(t, lw, call.opts)
+	if call.begin != nil && call.early {
+		call.begin(s)
 	}
-	if call.early {
-		begin()
-	}
-	stop, lines := startLogged(t, inf)
+	stop, lines := startLogged(t, s.ci)
 	synctest.Wait()
-	if !call.early {
-		begin()
+	if call.begin != nil && !call.early {
+		call.begin(s)
 	}
 	synctest.Wait()
 	named := func() (calls []string) {
 		for _, e := range lines() {
 			if e.Message == "The informer cannot stop until calls return" {
-				calls = append(calls, e.ParameterKVList[1].([]string)...)
+				for _, name := range e.ParameterKVList[1].([]string) {
+					calls = append(calls, strings.TrimSpace(name))
+				}
 			}
 		}
 		return calls
 	}
-	stopped := make(chan struct{})
-	go func() { defer close(stopped); stop() }()
+	stopped := asking(func() error { stop(); return nil })
 	sleepBubble(10*time.Second - 1)
-	if got := named(); got != nil {
-		t.Errorf("within 10 s it names %q", got)
-	}
+	equal(t, "calls within 10 s", nil, named())
 	sleepBubble(1)
-	for n, name := range named() {
-		if n > 0 || strings.TrimSpace(name) != call.name {
-			t.Errorf("it names %q, not %q", name, call.name)
-		}
-	}
-	if len(named()) == 0 {
-		t.Errorf("it does not name %q", call.name)
-	}
+	equal(t, "calls after 10 s", []string{call.name}, named())
 	sleepBubble(hour)
-	if again := named(); len(again) > 1 {
-		t.Errorf("it names %q, not once", again)
-	}
-	select {
-	case <-stopped:
-		t.Error("Run did not wait")
-	default:
-	}
-	release()
+	equal(t, "calls after an hour", []string{call.name}, named())
+	pending(t, "Run", stopped)
+	s.release()
+	close(s.hold)
 	<-stopped
 }
 
@@ -201,12 +179,8 @@ func TestACallThatIsNotKnownIsGuessedWhenTheInformerStops(t *testing.T) {
 		synctest.Wait()
 		time.AfterFunc(time.Minute, func() { close(hold) })
 		stop()
-		named := false
-		for _, e := range lines() {
-			named = named || strings.Contains(fmt.Sprint(e.ParameterKVList...), "ErrorHandler, Observer, Transform or an index function")
-		}
-		if !named {
-			t.Errorf("logged %v", lines())
+		if got := fmt.Sprint(lines()); !strings.Contains(got, "ErrorHandler, Observer, Transform or an index function") {
+			t.Errorf("logged %s", got)
 		}
 	})
 }

@@ -18,7 +18,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
 	"k8s.io/klog/v2/ktesting"
@@ -65,10 +64,8 @@ func documentedLines(t *testing.T, file string) map[logLine]bool {
 	t.Helper()
 	lines := map[logLine]bool{}
 	doc, err := os.ReadFile(file)
-	if errors.Is(err, fs.ErrNotExist) {
-		return lines
-	} else if err != nil {
-		t.Fatal(err)
+	if !errors.Is(err, fs.ErrNotExist) { // then it has none
+		noError(t, err)
 	}
 	_, section, _ := strings.Cut(string(doc), "// # Logging\n")
 	section, _, _ = strings.Cut(section, "// # ")
@@ -160,9 +157,7 @@ func loggedLine(call *ast.CallExpr) (logLine, error) {
 func TestTheDocumentationListsEveryLineThatIsLogged(t *testing.T) {
 	logged := loggedLines(t)
 	for file, lines := range logged {
-		if diff := cmp.Diff(documentedLines(t, file), lines); diff != "" {
-			t.Errorf("the lines in %s are not those of the code (-%[1]s +code):\n%s", file, diff)
-		}
+		equal(t, "the lines in "+file+" and the code", documentedLines(t, file), lines)
 	}
 	if root, enqueue := logged["doc.go"], logged[filepath.Join("enqueue", "doc.go")]; len(root) < 11 || len(enqueue) < 3 {
 		t.Errorf("found %v", logged)
@@ -192,9 +187,7 @@ func TestEachChangeOfStateIsOneLine(t *testing.T) {
 		delete(want, otherNamespaces)
 		delete(want, otherClusters)
 		want[logLine{"ERROR", "Informer reports an error"}] = 6 // source, store, two objects, event, and the end of the retries of that event
-		if diff := cmp.Diff(want, got); diff != "" {
-			t.Errorf("logged as often (-want +got):\n%s", diff)
-		}
+		equal(t, "logged as often", want, got)
 		if fromClientGo == 0 {
 			t.Error("nothing of client-go was captured")
 		}
@@ -207,32 +200,32 @@ var (
 	otherClusters   = logLine{"V(2)", "The informer reads other clusters"}
 )
 
+// said returns the keys and values of all lines of a kind.
+func said(log ktesting.Log, line logLine) (all []any) {
+	for _, e := range log {
+		if lineOf(e) == line {
+			all = append(all, e.ParameterKVList...)
+		}
+	}
+	return all
+}
+
 func TestAChangedSetOfClustersIsOneLineForEach(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		inf := must(informer.NewOverClusters(options{}, informer.ClusterOptions{}))
-		stop, lines := startLogged(t, inf.CustomCacheInformer)
+		_, lines := startLogged(t, inf.CustomCacheInformer)
 		synctest.Wait()
 		noError(t, inf.Engage("east", informer.ClusterSource{Source: informertest.NewSource[configMap]()}))
-		if _, err := inf.Disengage("east", informer.LeaveSilently); err != nil {
-			t.Fatal(err)
-		}
-		stop()
-		var logged []any
-		for _, e := range lines() {
-			if lineOf(e) == otherClusters {
-				logged = append(logged, e.ParameterKVList...)
-			}
-		}
-		if want := []any{"added", "east", "removed", "", "added", "", "removed", "east"}; !slices.Equal(logged, want) {
-			t.Errorf("logged is %q, want %q", logged, want)
-		}
+		must(inf.Disengage("east", informer.LeaveSilently))
+		synctest.Wait()
+		equal(t, "logged", []any{"added", "east", "removed", "", "added", "", "removed", "east"}, said(lines(), otherClusters))
 	})
 }
 
 func TestAChangedSetOfNamespacesIsOneLine(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		inf := must(informer.NewInNamespaces(informertest.NewSource[configMap]().Namespace, []string{"old"}, options{}))
-		stop, lines := startLogged(t, inf)
+		_, lines := startLogged(t, inf)
 		synctest.Wait()
 		var set []string
 		for n := range 12 {
@@ -242,16 +235,7 @@ func TestAChangedSetOfNamespacesIsOneLine(t *testing.T) {
 			noError(t, inf.SetNamespaces(set))
 			synctest.Wait()
 		}
-		stop()
-		var logged []any
-		for _, e := range lines() {
-			if lineOf(e) == otherNamespaces {
-				logged = append(logged, e.ParameterKVList...)
-			}
-		}
-		if want := []any{"added", "n0 n1 n2 n3 n4 n5 n6 n7 n8 n9 and 2 more", "removed", "old"}; !slices.Equal(logged, want) {
-			t.Errorf("logged is %q, want %q", logged, want)
-		}
+		equal(t, "logged", []any{"added", "n0 n1 n2 n3 n4 n5 n6 n7 n8 n9 and 2 more", "removed", "old"}, said(lines(), otherNamespaces))
 	})
 }
 
@@ -273,9 +257,7 @@ func troubledLife(t *testing.T, queue informer.QueueKind) ktesting.Log {
 	sleepBubble(time.Minute)
 
 	shared := inf.SharedIndexInformer()
-	if _, err := shared.AddEventHandlerWithResyncPeriod(cache.ResourceEventHandlerFuncs{}, time.Minute); err != nil {
-		t.Fatal(err)
-	}
+	must(shared.AddEventHandlerWithResyncPeriod(cache.ResourceEventHandlerFuncs{}, time.Minute))
 	shared.RunWithContext(t.Context())
 
 	unreachable(src)
@@ -316,8 +298,7 @@ func troubledLife(t *testing.T, queue informer.QueueKind) ktesting.Log {
 	addWatcher(t, inf, informer.WatcherFunc[configMap](stuck), informer.WatcherOptions{Name: "stuck"})
 	src.Apply(object("b", "waits for it"))
 	synctest.Wait()
-	waited := make(chan error)
-	go func() { waited <- inf.WaitForSync(t.Context()) }()
+	waited := asking(func() error { return inf.WaitForSync(t.Context()) })
 	sleepBubble(time.Minute)
 	time.AfterFunc(hour, func() { close(hold) })
 	stop()
@@ -358,7 +339,7 @@ func TestAWatcherThatIsBehindIsNamedThoughTheObserverTakesItsTime(t *testing.T) 
 		}}})
 		stuck := func(ctx context.Context, _ event) error { <-ctx.Done(); return nil }
 		addWatcher(t, inf, informer.WatcherFunc[configMap](stuck), informer.WatcherOptions{MaxBacklog: 1})
-		stop, lines := startLogged(t, inf)
+		_, lines := startLogged(t, inf)
 		for n := range 10 {
 			synctest.Wait()
 			src.Apply(object("a", fmt.Sprint("v", n)))
@@ -373,6 +354,5 @@ func TestAWatcherThatIsBehindIsNamedThoughTheObserverTakesItsTime(t *testing.T) 
 		if merges < 2 || said != 1 {
 			t.Errorf("said %d times, after %d merges", said, merges)
 		}
-		stop()
 	})
 }

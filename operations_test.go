@@ -11,7 +11,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 )
 
 const operations = "docs/operations.md"
@@ -59,9 +58,7 @@ func TestOperationsSayWhatToDoAboutEachLineOfTheLog(t *testing.T) {
 
 func TestOperationsExplainEachStateOfThePage(t *testing.T) {
 	explained := matches(`(?m)^\| \*\*([^*]+)\*\*[ !]*\| `, readText(t, operations, "When something is wrong"))
-	if diff := cmp.Diff(pageStates(t), explained); diff != "" {
-		t.Errorf("states in the code and in %s (-want +got):\n%s", operations, diff)
-	}
+	equal(t, "states in the code and in "+operations, pageStates(t), explained)
 }
 
 // pageStates returns the states of informers, watchers, controllers and sets, sorted: the constants
@@ -115,8 +112,8 @@ func returned(t *testing.T, f *ast.FuncDecl) (constants []string) {
 func TestOperationsHaveASectionForEachAlert(t *testing.T) {
 	alerts := matches(`(?m)^ *- alert: *(\S+)$`, readText(t, "metrics/prometheus/alerts.yaml", ""))
 	sections := matches(`(?m)^### (.+)$`, readText(t, operations, "Alerts"))
-	if diff := cmp.Diff(alerts, sections); diff != "" || len(alerts) == 0 {
-		t.Errorf("alerts in alerts.yaml and in %s (-want +got):\n%s", operations, diff)
+	if equal(t, "alerts in alerts.yaml and in "+operations, alerts, sections); len(alerts) == 0 {
+		t.Error("found no alerts")
 	}
 }
 
@@ -130,7 +127,7 @@ func TestOperationsHaveEachMetricOnce(t *testing.T) {
 		return !strings.HasPrefix(name, "informer_") && !strings.HasPrefix(name, "workqueue_")
 	})
 	table, _, _ := strings.Cut(readText(t, operations, "Metrics"), "\n| client-go |")
-	if diff := cmp.Diff(want, names(table)); diff != "" || len(want) == 0 {
-		t.Errorf("metrics in metrics/prometheus/README.md and in %s (-want +got):\n%s", operations, diff)
+	if equal(t, "metrics in metrics/prometheus/README.md and in "+operations, want, names(table)); len(want) == 0 {
+		t.Error("found no metrics")
 	}
 }

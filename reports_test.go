@@ -5,14 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -33,6 +31,14 @@ func needsOwner(obj configMap) (configMap, error) {
 	return obj, nil
 }
 
+// many returns n objects without a value.
+func many(n int) (objs []configMap) {
+	for i := range n {
+		objs = append(objs, object(fmt.Sprint("o", i), ""))
+	}
+	return objs
+}
+
 var byOwner = informer.Indexers[configMap]{"owner": func(obj configMap) ([]string, error) {
 	_, err := needsOwner(obj)
 	return nil, err
@@ -50,38 +56,6 @@ func theLog(lines ktesting.Log) (all []string) {
 	return all
 }
 
-// A mistake in a Transform or an index function concerns all objects, and comes again with each list.
-func TestTheLogOfObjectsThatFail(t *testing.T) {
-	for name, opts := range map[string]options{"transform": {Transform: needsOwner}, "index": {Indexers: byOwner}} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				src := informertest.NewSource(object("busy", ""))
-				for i := range 2000 {
-					src.Apply(object(fmt.Sprint("o", i), ""))
-				}
-				opts.ErrorHandler = informer.Report
-				_, lines := startLogged(t, newInformer(t, src, opts))
-				for n := range int(hour / (10 * time.Second)) {
-					busy := object("busy", "")
-					busy.Labels = map[string]string{"n": fmt.Sprint(n)}
-					src.Apply(busy)
-					if n%30 == 29 {
-						src.Expire()
-					}
-					sleepBubble(10 * time.Second)
-				}
-				got := theLog(lines())
-				if t.Logf("%d lines", len(got)); len(got) > 12 {
-					t.Errorf("the log has %d lines, and begins with %q", len(got), got[:12])
-				}
-				if last := got[len(got)-1]; !strings.HasPrefix(last, name+" default/") || !strings.HasSuffix(last, "no owner (1000 objects fail)") {
-					t.Errorf("the last line is %s", last)
-				}
-			})
-		})
-	}
-}
-
 func TestAnObjectIsReportedWhenItBeginsToFail(t *testing.T) {
 	for name, opts := range map[string]options{"transform": {Transform: needsOwner}, "index": {Indexers: byOwner}} {
 		t.Run(name, func(t *testing.T) {
@@ -95,9 +69,7 @@ func TestAnObjectIsReportedWhenItBeginsToFail(t *testing.T) {
 					sleepBubble(time.Minute)
 					all := theLog(lines())
 					got := strings.ReplaceAll(strings.Join(all[said:], "\n"), `index "owner": `, "")
-					if diff := cmp.Diff(strings.ReplaceAll(strings.Join(want, "\n"), "OP", name), got); diff != "" {
-						t.Errorf("%s: logged (-want +got):\n%s", what, diff)
-					}
+					equal(t, what, strings.ReplaceAll(strings.Join(want, "\n"), "OP", name), got)
 					said = len(all)
 				}
 				expect("one object", "OP default/a: no owner")
@@ -200,13 +172,11 @@ func TestWhatCannotBeUsedIsReportedByNumber(t *testing.T) {
 			sleepBubble(time.Minute)
 		}
 		scale := []int{1, 2, 3, 10}
-		if diff := cmp.Diff(map[string][]int{
+		equal(t, "reported numbers", map[string][]int{
 			"list *v1.ConfigMap has no name": scale, "watch *v1.ConfigMap has no name": scale,
 			"watch *v1.Secret is not of the informer's type, *v1.ConfigMap": scale,
 			"store *v1.Secret is not of the informer's type, *v1.ConfigMap": scale,
-		}, numbers(t, &errs)); diff != "" {
-			t.Errorf("reported numbers (-want +got):\n%s", diff)
-		}
+		}, numbers(t, &errs))
 		for n := range 1000 {
 			src.Inject(watch.Event{Type: watch.EventType(fmt.Sprint("made up ", n)), Object: object("x", "")})
 			synctest.Wait()
@@ -221,10 +191,7 @@ func TestWhatCannotBeUsedIsReportedByNumber(t *testing.T) {
 func TestAnIndexThatIsAddedLaterReportsByNumber(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var errs errorLog
-		src := informertest.NewSource[configMap]()
-		for n := range 20 {
-			src.Apply(object(fmt.Sprint("o", n), ""))
-		}
+		src := informertest.NewSource(many(20)...)
 		inf := newInformer(t, src, options{ErrorHandler: errs.Handle})
 		informertest.Run(t, inf)
 		err := inf.SharedIndexInformer().AddIndexers(cache.Indexers{"owner": func(any) ([]string, error) { return nil, errNoOwner }})
@@ -296,11 +263,8 @@ func TestAnIndexFunctionThatHasFailedIsAskedAgain(t *testing.T) {
 func TestAnIndexFunctionMayPanicForAnObjectFromBeforeRun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log errorLog
-		inf, err := informer.NewFrom(informertest.NewSource(object("a", "1")), options{ErrorHandler: log.Handle,
+		inf := newInformer(t, informertest.NewSource(object("a", "1")), options{ErrorHandler: log.Handle,
 			Indexers: informer.Indexers[configMap]{"broken": func(configMap) ([]string, error) { panic("no index") }}})
-		if err != nil {
-			t.Fatal(err)
-		}
 		_ = inf.SharedIndexInformer().GetIndexer().Add(object("a", "1"))
 		informertest.Run(t, inf)
 		synctest.Wait()
@@ -313,59 +277,43 @@ func TestAnIndexFunctionMayPanicForAnObjectFromBeforeRun(t *testing.T) {
 func TestObjectsThatTheProgramPutsIntoTheStoreAreCounted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		src := informertest.NewSource[configMap]()
-		inf := must(informer.NewFrom(src, options{ErrorHandler: quiet}))
+		inf := newInformer(t, src, options{ErrorHandler: quiet})
 		informertest.Run(t, inf)
 		synctest.Wait()
 		_ = inf.SharedIndexInformer().GetIndexer().Add(object("mine", "1"))
-		if n := inf.Health().Objects; n != 1 {
-			t.Errorf("%d objects, want the one of the program", n)
-		}
+		equal(t, "objects, with the one of the program", 1, inf.Health().Objects)
 		src.Expire() // the next list does not have it
 		sleepBubble(time.Minute)
 		src.Apply(object("a", "1"))
 		synctest.Wait()
-		if n := inf.Health().Objects; n != 1 {
-			t.Errorf("%d objects, want the one of the source", n)
-		}
+		equal(t, "objects, with the one of the source", 1, inf.Health().Objects)
 	})
 }
 
 func TestAStopDoesNotWaitForIndexFunctionsThatAreAskedAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var slow atomic.Bool
-		var objs []configMap
-		for n := range 1000 {
-			objs = append(objs, object(fmt.Sprint(n), "1"))
-		}
-		inf, err := informer.NewFrom(informertest.NewSource(objs...), options{ErrorHandler: quiet,
+		inf := newInformer(t, informertest.NewSource(many(1000)...), options{ErrorHandler: quiet,
 			Indexers: informer.Indexers[configMap]{"slow": func(configMap) ([]string, error) {
 				if slow.Load() {
 					<-time.After(time.Second)
 				}
 				return nil, errors.New("no values")
 			}}})
-		if err != nil {
-			t.Fatal(err)
-		}
 		stop := informertest.Run(t, inf)
 		synctest.Wait()
 		slow.Store(true)
 		sleepBubble(10 * time.Second)
 		begun := time.Now()
-		stop()
-		if took := time.Since(begun); took > 2*time.Second {
-			t.Errorf("the stop takes %v", took)
+		if stop(); time.Since(begun) > 2*time.Second {
+			t.Errorf("the stop takes %v", time.Since(begun))
 		}
 	})
 }
 
 func TestASlowIndexFunctionDoesNotDelayAStop(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var objs []configMap
-		for n := range 20_000 {
-			objs = append(objs, object(strconv.Itoa(n), "1"))
-		}
-		inf := must(informer.NewFrom(informertest.NewSource(objs...), options{Indexers: informer.Indexers[configMap]{"slow": func(configMap) ([]string, error) {
+		inf := must(informer.NewFrom(informertest.NewSource(many(20_000)...), options{Indexers: informer.Indexers[configMap]{"slow": func(configMap) ([]string, error) {
 			<-time.After(200 * time.Microsecond)
 			return nil, nil
 		}}}))
@@ -385,16 +333,12 @@ func TestASlowIndexFunctionDoesNotDelayAStop(t *testing.T) {
 
 func TestAChangeDoesNotWaitForTheListOfAnotherNamespace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		in := func(namespace, name string) configMap {
-			obj := object(name, "1")
-			obj.Namespace = namespace
-			return obj
+		objs, small, late := many(3000), object("a", "1"), object("b", "1")
+		for _, obj := range objs {
+			obj.Namespace = "large"
 		}
-		objs := []configMap{in("small", "a")}
-		for n := range 3000 {
-			objs = append(objs, in("large", strconv.Itoa(n)))
-		}
-		src := informertest.NewSource(objs...)
+		small.Namespace, late.Namespace = "small", "small"
+		src := informertest.NewSource(append(objs, small)...)
 		src.FailIn("large", "list", errors.New("down"), 1)
 		store := newPlainStore()
 		inf := must(informer.NewInNamespaces(src.Namespace, []string{"small", "large"}, options{Store: store, WatchList: informer.WatchListOff, ErrorHandler: quiet}))
@@ -403,7 +347,7 @@ func TestAChangeDoesNotWaitForTheListOfAnotherNamespace(t *testing.T) {
 		store.SetFail(func(string, string) error { return errors.New("down") })
 		sleepBubble(time.Minute) // the large namespace is listed
 		queued := inf.Health().Queued
-		src.Apply(in("small", "b"))
+		src.Apply(late)
 		synctest.Wait()
 		if now := inf.Health().Queued; queued < 2000 || now != queued+1 {
 			t.Errorf("%d changes wait, after %d with a list of 3000 objects", now, queued)
