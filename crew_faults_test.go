@@ -255,8 +255,8 @@ func TestAResyncThatCannotBeDoesNotEndTheDrain(t *testing.T) {
 	eachQueue(t, func(t *testing.T, queue informer.QueueKind) {
 		src := informertest.NewSource(object("a", ""))
 		store := &hangingList{Store: cache.NewStore(cache.MetaNamespaceKeyFunc)}
-		var u undelivered
-		inf := newInformer(t, src, options{Queue: queue, Store: store, DrainTimeout: time.Hour, ErrorHandler: quiet, Observer: u.observer()})
+		var j journal
+		inf := newInformer(t, src, options{Queue: queue, Store: store, DrainTimeout: time.Hour, ErrorHandler: quiet, Observer: j.observer()})
 		var r recorder
 		addWatcher(t, inf, &r, informer.WatcherOptions{ResyncPeriod: time.Minute})
 		stop := start(t, inf)
@@ -273,8 +273,8 @@ func TestAResyncThatCannotBeDoesNotEndTheDrain(t *testing.T) {
 		close(gate)
 		synctest.Wait()
 		stop()
-		if len(r.View()) != 2 || len(u.told) != 0 {
-			t.Errorf("the watcher knows %d objects, undelivered: %v", len(r.View()), u.told)
+		if len(r.View()) != 2 || len(j.undelivered) != 0 {
+			t.Errorf("the watcher knows %d objects, undelivered: %v", len(r.View()), j.undelivered)
 		}
 	})
 }

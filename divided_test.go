@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -33,6 +32,16 @@ type divided struct {
 	applied []string // the names of the parts that were applied
 }
 
+// without returns s without some letters.
+func without(s, letters string) string {
+	return strings.Map(func(r rune) rune {
+		if strings.ContainsRune(letters, r) {
+			return -1
+		}
+		return r
+	}, s)
+}
+
 func newDivided(src *source, names string) *divided {
 	return &divided{src: src, names: names, changed: make(chan struct{})}
 }
@@ -41,12 +50,7 @@ func (d *divided) Part() parts.Part {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	names := d.names
-	d.out = strings.Map(func(r rune) rune {
-		if strings.ContainsRune(names, r) {
-			return -1
-		}
-		return r
-	}, d.out)
+	d.out = without(d.out, names)
 	return parts.Part{
 		Lister: d.src, Changed: d.changed,
 		Has: func(key string) bool { return strings.Contains(names, strings.TrimPrefix(key, "default/")) },
@@ -54,12 +58,7 @@ func (d *divided) Part() parts.Part {
 			d.mu.Lock()
 			defer d.mu.Unlock()
 			d.applied = append(d.applied, names)
-			d.out = strings.Map(func(r rune) rune {
-				if strings.ContainsRune(names+d.names, r) {
-					return -1
-				}
-				return r
-			}, "abcdefghxyz")
+			d.out = without("abcdefghxyz", names+d.names)
 		},
 	}
 }
@@ -85,9 +84,7 @@ func (d *divided) expectApplied(t *testing.T, want ...string) {
 	t.Helper()
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if !slices.Equal(d.applied, want) {
-		t.Errorf("applied are %q, want %q", d.applied, want)
-	}
+	equal(t, "applied", want, d.applied)
 	d.applied = nil
 }
 
@@ -152,30 +149,20 @@ func TestObjectsThatLeaveThePartAreNotTold(t *testing.T) {
 			t.Helper()
 			time.Sleep(time.Second)
 			synctest.Wait()
-			if got := cached(inf); got != wantCached {
-				t.Errorf("%s: the store has %q, want %q", step, got, wantCached)
-			}
-			if got := told(&events); got != wantTold {
-				t.Errorf("%s: told are %q, want %q", step, got, wantTold)
-			}
-			if got := inf.Health().Foreign; got != foreign {
-				t.Errorf("%s: Foreign is %d, want %d", step, got, foreign)
-			}
+			equal(t, step+": the store has", wantCached, cached(inf))
+			equal(t, step+": told are", wantTold, told(&events))
+			equal(t, step+": foreign", foreign, inf.Health().Foreign)
 		}
 		check("the first part", "abc", "+a +b +c", 3)
 		d.expectApplied(t, "abc")
 		src.Apply(object("f", "2"))
 		src.Apply(object("a", "2"))
 		check("a change of each", "abc", "*a", 4)
-		if want := src.ResourceVersion(); inf.Health().ResourceVersion != want {
-			t.Errorf("the informer is at %s, want %s", inf.Health().ResourceVersion, want)
-		}
+		equal(t, "version", src.ResourceVersion(), inf.Health().ResourceVersion)
 		src.Apply(object("e", "2"))
 		src.Apply(object("f", "3"))
 		check("a change of others", "abc", "", 6)
-		if want := src.ResourceVersion(); inf.Health().ResourceVersion != want {
-			t.Errorf("after changes of other objects, the informer is at %s, want %s", inf.Health().ResourceVersion, want)
-		}
+		equal(t, "version after changes of other objects", src.ResourceVersion(), inf.Health().ResourceVersion)
 		d.turn("cde")
 		check("another part", "cde", "+d +e", 9)
 		d.expectApplied(t, "cde")
@@ -337,9 +324,7 @@ func playTurns(t *testing.T, random *rand.Rand, opts options) {
 			want += name
 		}
 	}
-	if got := cached(inf); got != want {
-		t.Errorf("the store has %q, want %q", got, want)
-	}
+	equal(t, "the store has", want, cached(inf))
 	mu.Lock()
 	defer mu.Unlock()
 	for n, doubtful := range doubts {
@@ -371,12 +356,10 @@ func (w whole) Part() parts.Part { return parts.Part{Lister: w.src} }
 
 func TestADividedSourceNeedsLittle(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		inf := must(informer.NewFrom(whole{src: informertest.NewSource(letters("ab")...)}, options{}))
+		inf := newInformer(t, whole{src: informertest.NewSource(letters("ab")...)}, options{})
 		start(t, inf)
 		time.Sleep(time.Second)
-		if got := cached(inf); got != "ab" {
-			t.Errorf("the store has %q", got)
-		}
+		equal(t, "the store has", "ab", cached(inf))
 	})
 }
 

@@ -183,24 +183,6 @@ func TestAJoinThatHangsIsNotInTheWayOfRemoveAndStop(t *testing.T) {
 	})
 }
 
-func TestManyWatchersMayJoinAtOnceAndAllSync(t *testing.T) {
-	eachQueue(t, func(t *testing.T, queue informer.QueueKind) {
-		inf, src := startWith(t, queue, object("a", "1"), object("b", "1"))
-		rs := make([]recorder, 100)
-		for i := range rs {
-			addWatcher(t, inf, &rs[i], informer.WatcherOptions{MaxBacklog: -1})
-			if i == 50 {
-				src.Apply(object("c", "1"))
-			}
-		}
-		noError(t, inf.WaitForSync(t.Context()))
-		synctest.Wait()
-		for i := range rs {
-			checkView(t, &rs[i], src)
-		}
-	})
-}
-
 // The store gets a batch shortly before the log does. In between it reports index functions that fail, so an
 // ErrorHandler that blocks keeps the informer there.
 func TestBetweenTheStoreAndTheLogNothingIsMissedOrRepeated(t *testing.T) {
@@ -319,16 +301,20 @@ func TestAResyncWaitsUntilTheWatcherHasNothingElseToDo(t *testing.T) {
 func TestWatchersThatJoinTogetherShareAListingOfTheStore(t *testing.T) {
 	eachQueue(t, func(t *testing.T, queue informer.QueueKind) {
 		store := informertest.NewStore(nil)
-		inf := newInformer(t, informertest.NewSource(object("a", ""), object("b", "")), options{Queue: queue, Store: store})
+		src := informertest.NewSource(object("a", ""), object("b", ""))
+		inf := newInformer(t, src, options{Queue: queue, Store: store})
 		informertest.Run(t, inf)
 		store.Delay(10 * time.Millisecond)
 		before := store.Calls("list")
 		recorders := make([]recorder, 100)
 		for n := range recorders {
 			addWatcher(t, inf, &recorders[n], informer.WatcherOptions{})
+			if n == 50 {
+				src.Apply(object("c", ""))
+			}
 		}
 		for n := range recorders {
-			recorders[n].Expect(t, "added default/a", "added default/b")
+			recorders[n].Expect(t, "added default/a", "added default/b", "added default/c")
 		}
 		if n := store.Calls("list") - before; n > 2 { // some may come while the first listing is under way
 			t.Errorf("%d listings for %d watchers", n, len(recorders))

@@ -374,17 +374,17 @@ func observerOf(f func(hook, informer string)) *informer.Observer {
 
 func TestAnObserverMayAskTheInformerAndIsCopied(t *testing.T) {
 	eachQueue(t, func(t *testing.T, queue informer.QueueKind) {
-		var asking *ci
+		var asked *ci
 		var called sync.Map
 		observer := observerOf(func(hook, name string) {
 			called.Store(hook, true)
-			if h := asking.Health(); h.Name != name {
+			if h := asked.Health(); h.Name != name {
 				t.Errorf("%s was told of the informer %q, Health of %q", hook, name, h.Name)
 			}
-			_ = asking.ResourceVersion()
+			_ = asked.ResourceVersion()
 		})
 		everything(t, queue, observer, func(inf *ci) {
-			asking = inf
+			asked = inf
 			*observer = *observerOf(func(hook, _ string) { t.Errorf("%s was set after New, and is called", hook) })
 		})
 		hooks(observer, func(name string, _ reflect.Value) {
@@ -416,23 +416,17 @@ func TestTeeTellsAllInTheirOrder(t *testing.T) {
 		info := reflect.New(hook.Type().In(0)).Elem()
 		info.Field(0).SetString("pods") // the name of the informer or controller
 		hook.Call([]reflect.Value{info})
-		if want := []string{"first is told " + name + " of pods", "second is told " + name + " of pods"}; !slices.Equal(told, want) {
-			t.Errorf("%q, not %q", told, want)
-		}
+		equal(t, "told", []string{"first is told " + name + " of pods", "second is told " + name + " of pods"}, told)
 	})
 }
 
 func TestTeeHasNoFunctionThatNobodyWants(t *testing.T) {
-	for _, none := range []*informer.Observer{informer.Tee(), informer.Tee(nil, nil), informer.Tee(&informer.Observer{}, nil)} {
-		hooks(none, func(name string, hook reflect.Value) {
-			if !hook.IsNil() {
-				t.Errorf("it has %s", name)
+	apply := &informer.Observer{Apply: func(informer.ApplyInfo) {}}
+	for want, observer := range map[string]*informer.Observer{"nothing": informer.Tee(), "nil": informer.Tee(nil, nil), "none": informer.Tee(&informer.Observer{}, nil), "Apply": informer.Tee(apply, nil)} {
+		hooks(observer, func(name string, hook reflect.Value) {
+			if hook.IsNil() == (name == want) {
+				t.Errorf("wanting %s, %s is nil: %v", want, name, hook.IsNil())
 			}
 		})
 	}
-	hooks(informer.Tee(&informer.Observer{Apply: func(informer.ApplyInfo) {}}, nil), func(name string, hook reflect.Value) {
-		if hook.IsNil() == (name == "Apply") {
-			t.Errorf("wanting Apply alone, %s is nil: %v", name, hook.IsNil())
-		}
-	})
 }
