@@ -78,9 +78,7 @@ func TestWhatIsLeftAtTheStopIsCounted(t *testing.T) {
 				r, _, j, stop := waitingFor(t, queue, drain, informer.WatcherOptions{Workers: workers})
 				begun := time.Now()
 				stop()
-				if took := time.Since(begun); took != drain {
-					t.Errorf("%s: stopping took %v", name, took)
-				}
+				equal(t, "stopping took", drain, time.Since(begun))
 				handled := int(r.handled.Load())
 				if calls, most := len(r.Events()), handled+max(1, workers); calls > most {
 					t.Errorf("%s, %d workers: called again after the calls under way were interrupted: %d times, at most %d", name, workers, calls, most)
@@ -113,9 +111,7 @@ func TestTheCtxOfCallsIsAliveWhileDraining(t *testing.T) {
 		}
 		reg.Remove()
 		<-reg.Stopped()
-		if ended != 1 {
-			t.Errorf("Remove did not end the ctx of the call under way")
-		}
+		equal(t, "calls of which Remove ended the ctx", 1, ended)
 		begun := time.Now()
 		stop()
 		equal(t, "draining, with its only watcher removed", 0, time.Since(begun))
@@ -144,37 +140,7 @@ func TestWhatWaitsForARetryIsTriedOnceMoreWhileDraining(t *testing.T) {
 		}
 		equal(t, "in the end", informer.WatcherStats{Name: "WatcherFunc-1", Synced: true, Delivered: 1, Retried: 2, Pending: 1}, reg.Stats())
 		expect(t, &j, &j.undelivered, informer.BacklogInfo{Informer: "ConfigMap", Watcher: "WatcherFunc-1", Events: 1})
-		if n := len(errs.Take()); n != 3 {
-			t.Errorf("%d errors were reported, want one for each and one for giving up", n)
-		}
-	})
-}
-
-func TestRetriesGoOnWhileDraining(t *testing.T) {
-	eachQueue(t, func(t *testing.T, queue informer.QueueKind) {
-		var j journal
-		src := informertest.NewSource(object("a", ""), object("b", ""), object("c", ""))
-		inf := newInformer(t, src, options{Queue: queue, DrainTimeout: time.Hour, Observer: j.observer(), ErrorHandler: quiet})
-		var healed atomic.Bool
-		reg := addWatcher(t, inf, informer.WatcherFunc[configMap](func(context.Context, event) error {
-			time.Sleep(time.Second)
-			if !healed.Load() {
-				return errors.New("down")
-			}
-			return nil
-		}), informer.WatcherOptions{Retry: informer.Backoff(time.Second, time.Minute, 0)})
-		stop := start(t, inf)
-		<-inf.Synced()
-		time.AfterFunc(10*time.Minute, func() { healed.Store(true) })
-		begun := time.Now()
-		stop()
-		if took := time.Since(begun); took < 10*time.Minute || took > 13*time.Minute {
-			t.Errorf("draining took %v", took)
-		}
-		if s := reg.Stats(); s.Delivered != 3 || s.Failed != 0 || s.Pending != 0 {
-			t.Errorf("in the end: %+v", s)
-		}
-		expect(t, &j, &j.undelivered)
+		equal(t, "errors, one for each and one for giving up", 3, len(errs.Take()))
 	})
 }
 

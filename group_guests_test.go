@@ -3,7 +3,6 @@ package informer_test
 import (
 	"context"
 	"errors"
-	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -42,9 +41,7 @@ func TestAGroupShowsInformersThatOthersRun(t *testing.T) {
 		}
 		empty := func(when, want string) {
 			t.Helper()
-			if err := group.Ready(); err == nil || !strings.Contains(err.Error(), want) {
-				t.Errorf("%s, Ready: %v, want %s", when, err, want)
-			}
+			says(t, group.Ready(), want)
 			group.MayBeEmpty = true // as a manager may that waits for its election
 			noError(t, group.Ready())
 			group.MayBeEmpty = false
@@ -61,9 +58,7 @@ func TestAGroupShowsInformersThatOthersRun(t *testing.T) {
 			t.Errorf("it shows %v", h)
 		}
 		noError(t, errors.Join(group.Ready(), group.Live()))
-		if got := applied.Load(); got != 2 {
-			t.Errorf("the group's Observer has seen %d events, not the 2 of the informer that has none of its own", got)
-		}
+		equal(t, "events of the informer without an Observer of its own", 2, applied.Load())
 		src.Fail("watch", errors.New("no"), 2) // a stream, which a list replaces, and a watch
 		src.Expire()
 		opened(t, src)
@@ -89,9 +84,7 @@ func TestAGroupNeitherRunsNorAwaitsWhatOthersRun(t *testing.T) {
 		if h := group.Health(); len(h) != 2 || !healthOf(group, "ConfigMap").Synced || healthOf(group, "ConfigMap#2").Started || late.HasSynced() {
 			t.Errorf("it shows %+v", h)
 		}
-		if err := group.Ready(); err == nil || !strings.Contains(err.Error(), "has not started") {
-			t.Errorf("Ready: %v", err)
-		}
+		says(t, group.Ready(), "has not started")
 	})
 }
 
@@ -102,9 +95,7 @@ func TestAGroupShowsAnInformerWhoseOptionsAreWrong(t *testing.T) {
 			return informer.Options[informer.AnyObject]{DrainTimeout: -1}, nil
 		}}.NewSharedIndexInformer, informertest.NewSource[configMap]())
 		group.MayBeEmpty = true // which does not hide an informer that fails
-		if err := group.Ready(); err == nil || !strings.Contains(err.Error(), "DrainTimeout") {
-			t.Errorf("Ready: %v", err)
-		}
+		says(t, group.Ready(), "DrainTimeout")
 	})
 }
 

@@ -85,9 +85,7 @@ func TestWithoutAnErrorHandlerAGroupLogsAMemberWhoseRunFails(t *testing.T) {
 			t.Errorf("logged: %v", got)
 		}
 		cancel()
-		if err := <-done; !errors.Is(err, failure) {
-			t.Errorf("Run: %v", err)
-		}
+		fails(t, <-done, failure)
 	})
 }
 
@@ -191,35 +189,30 @@ func TestRemoveWaitsForTheMember(t *testing.T) {
 		}
 		release()
 		noError(t, errors.Join(<-first, <-second))
-		if err := g.Remove(m); err == nil || !strings.Contains(err.Error(), "informer: Group: Remove: m is not a member") {
-			t.Errorf("the third Remove: %v", err)
-		}
+		says(t, g.Remove(m), "informer: Group: Remove: m is not a member")
 	})
 }
 
 func TestAMemberNeedsANameOfItsOwnUntilItIsRemoved(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		g, says := newGroup(t), `another member has the name "ConfigMap": set Options.Name`
+		g, taken := newGroup(t), `another member has the name "ConfigMap": set Options.Name`
 		run, release := lingers()
 		first, unnamed := &stub{name: "ConfigMap", run: run}, newInformer(t, informertest.NewSource(object("a", "1")), options{})
 		add(t, g, first)
 		startGroup(t, g)
-		if err := g.Add(unnamed); err == nil || err.Error() != "informer: Group: Add: "+says {
-			t.Errorf("Add: %v", err)
+		shared := func() error {
+			_, err := informer.GetOrAdd(g, "", func() (*ci, error) { return unnamed, nil })
+			return err
 		}
-		shared := func() (*ci, error) { return informer.GetOrAdd(g, "", func() (*ci, error) { return unnamed, nil }) }
-		if inf, err := shared(); inf != nil || err == nil || err.Error() != "informer: Group: GetOrAdd: "+says {
-			t.Errorf("GetOrAdd: %v, %v", inf, err)
-		}
+		says(t, g.Add(unnamed), "informer: Group: Add: "+taken)
+		says(t, shared(), "informer: Group: GetOrAdd: "+taken)
 		if h := g.Health(); len(h) != 1 || unnamed.Health().Started {
 			t.Errorf("a refused informer is a member: %v", h)
 		}
 		add(t, g, newInformer(t, informertest.NewSource(object("a", "1")), options{Name: "other"}))
 		removed := asking(func() error { return g.Remove(first) })
 		pending(t, "Remove", removed)
-		if _, err := shared(); err != nil { // the leaver's name is free, although it still runs
-			t.Errorf("GetOrAdd during Remove: %v", err)
-		}
+		noError(t, shared()) // the leaver's name is free, although it still runs
 		mustSync(t, g)
 		if h := g.Health(); len(h) != 2 || !healthOf(g, "ConfigMap").Synced {
 			t.Errorf("members: %v", h)
@@ -247,9 +240,7 @@ func TestRemoveBeforeRunOrAfterTheStopOnlyTakesOut(t *testing.T) {
 		if _, shown := g.Health()["ConfigMap"]; shown {
 			t.Error("it is still a member")
 		}
-		if err := g.Remove(nil); err == nil || err.Error() != "informer: Group: Remove: the member is nil" {
-			t.Errorf("Remove of nil: %v", err)
-		}
+		says(t, g.Remove(nil), "informer: Group: Remove: the member is nil")
 	})
 }
 

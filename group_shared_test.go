@@ -2,7 +2,6 @@ package informer_test
 
 import (
 	"errors"
-	"fmt"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -113,17 +112,15 @@ func TestAnErrorOfSharedIsReturnedAndNotRemembered(t *testing.T) {
 			}
 			return err
 		}
-		fails := func() (*ci, error) { <-release; return nil, mine }
+		breaks := func() (*ci, error) { <-release; return nil, mine }
 		var results []<-chan error
 		for range 3 { // one of them makes the informer, the others wait
-			results = append(results, asking(func() error { return get(g, "", fails) }))
+			results = append(results, asking(func() error { return get(g, "", breaks) }))
 		}
 		pending(t, "GetOrAdd", results[0])
 		close(release)
 		for _, result := range results {
-			if err := <-result; !errors.Is(err, mine) {
-				t.Errorf("GetOrAdd: %v", err)
-			}
+			fails(t, <-result, mine)
 		}
 		var waits <-chan error
 		func() {
@@ -133,28 +130,19 @@ func TestAnErrorOfSharedIsReturnedAndNotRemembered(t *testing.T) {
 				}
 			}()
 			_ = get(g, "", func() (*ci, error) {
-				waits = asking(func() error { return get(g, "", fails) })
+				waits = asking(func() error { return get(g, "", breaks) })
 				pending(t, "GetOrAdd", waits)
 				panic("mine")
 			})
 		}()
 		inf := newInformer(t, informertest.NewSource[configMap](), options{})
 		makes := func() (*ci, error) { return inf, nil }
-		for _, test := range []struct {
-			err  error
-			says string
-		}{
-			{<-waits, "panicked"},
-			{get(g, "", func() (*ci, error) { return nil, nil }), "informer: Group: GetOrAdd: the member is a nil *informer.CustomCacheInformer["},
-			{get(g, "", makes), ""},
-			{get(g, "other", makes), "already a member"},
-			{get(nil, "", makes), "nil"},
-			{get(g, "", nil), "nil"},
-		} {
-			if got := fmt.Sprint(test.err); (test.err == nil) != (test.says == "") || !strings.Contains(got, test.says) {
-				t.Errorf("GetOrAdd: %v, want %q", test.err, test.says)
-			}
-		}
+		says(t, <-waits, "panicked")
+		says(t, get(g, "", func() (*ci, error) { return nil, nil }), "informer: Group: GetOrAdd: the member is a nil *informer.CustomCacheInformer[")
+		noError(t, get(g, "", makes))
+		says(t, get(g, "other", makes), "already a member")
+		says(t, get(nil, "", makes), "the group is nil")
+		says(t, get(g, "", nil), "construct is nil")
 	})
 }
 
@@ -163,9 +151,7 @@ func TestATypeThatDoesNotNameItsKindNeedsAScope(t *testing.T) {
 	needsScope[*metav1.PartialObjectMetadata](t, &g, "*v1.PartialObjectMetadata")
 	needsScope[*unstructured.Unstructured](t, &g, "*unstructured.Unstructured")
 	needsScope[informer.AnyObject](t, &g, "informer.AnyObject")
-	if n := len(g.Health()); n != 6 {
-		t.Errorf("the group has %d members, want one for each scope", n)
-	}
+	equal(t, "members, one for each scope", 6, len(g.Health()))
 }
 
 func needsScope[T informer.Object](t *testing.T, g *informer.Group, name string) {

@@ -57,11 +57,8 @@ func TestWaitForSyncNoticesWhenRunBeginsAndWhenAMemberFails(t *testing.T) {
 		add(t, g, &stub{name: "late", sync: neverSyncs})
 		done = askSync(t, g)
 		close(fail)
-		for what, err := range map[string]error{"WaitForSync": <-done, "Run": stop()} {
-			if !errors.Is(err, failure) {
-				t.Errorf("%s: %v", what, err)
-			}
-		}
+		fails(t, <-done, failure)
+		fails(t, stop(), failure)
 	})
 }
 
@@ -76,10 +73,8 @@ func TestWaitForSyncOfAGroupThatStopsSaysSo(t *testing.T) {
 			stop := startGroup(t, g)
 			done := askSync(t, g)
 			noError(t, stop())
-			for when, err := range map[string]error{"at": <-done, "after": g.WaitForSync(t.Context())} {
-				if e := mustBeLate(t, err, late); !errors.Is(e.Err, informer.ErrStopped) {
-					t.Errorf("%s the stop: %v", when, err)
-				}
+			for _, err := range []error{<-done, g.WaitForSync(t.Context())} {
+				fails(t, mustBeLate(t, err, late).Err, informer.ErrStopped)
 			}
 		}
 	})
@@ -203,9 +198,7 @@ func TestWaitForSyncOfAGroupInACallbackIsAnErrorAtOnce(t *testing.T) {
 		startGroup(t, g)
 		err := <-answers
 		mustBeLate(t, err, "Pod: the first list", `ConfigMap: watcher "waits" (called for default/a)`)
-		if !strings.Contains(err.Error(), "in the callback of a watcher") {
-			t.Errorf("WaitForSync: %v", err)
-		}
+		says(t, err, "in the callback of a watcher")
 	})
 }
 
@@ -215,9 +208,8 @@ func TestWaitForSyncReturnsWhatAMembersOwnReturnsAtOnce(t *testing.T) {
 		add(t, g, &stub{name: "late", sync: neverSyncs}, &stub{name: "m", sync: func(context.Context) error { return mine }})
 		startGroup(t, g)
 		err := g.WaitForSync(t.Context())
-		if mustBeLate(t, err, "late", "m"); !errors.Is(err, mine) {
-			t.Errorf("WaitForSync: %v", err)
-		}
+		mustBeLate(t, err, "late", "m")
+		fails(t, err, mine)
 	})
 }
 

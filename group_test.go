@@ -28,6 +28,22 @@ func noError(t *testing.T, err error) {
 	}
 }
 
+// fails fails the test unless err is want, or wraps it.
+func fails(t *testing.T, err, want error) {
+	t.Helper()
+	if !errors.Is(err, want) {
+		t.Errorf("%v, want %v", err, want)
+	}
+}
+
+// says fails the test unless err is an error with that text in it.
+func says(t *testing.T, err error, text string) {
+	t.Helper()
+	if err == nil || !strings.Contains(err.Error(), text) {
+		t.Errorf("%v, want %q", err, text)
+	}
+}
+
 // must returns v. It is for what a test prepares, and for what cannot fail.
 func must[T any](v T, err error) T {
 	if err != nil {
@@ -217,16 +233,14 @@ func TestAddRefusesWhatCannotBeAMember(t *testing.T) {
 			*stub
 			_ []int
 		}
-		for says, m := range map[string]informer.Member{
+		for text, m := range map[string]informer.Member{
 			"informer: Group: Add: the member is nil":                           nil,
 			"informer: Group: Add: the member is a nil *informer_test.stub":     (*stub)(nil),
 			"informer: Group: Add: the member is a nil *informer.CustomCacheIn": (*ci)(nil),
 			"informer: Group: Add: ConfigMap is already a member":               inf,
 			"cannot be compared: use a pointer":                                 value{stub: &stub{}},
 		} {
-			if err := g.Add(m); err == nil || !strings.Contains(err.Error(), says) {
-				t.Errorf("%v, want %q", err, says)
-			}
+			says(t, g.Add(m), text)
 		}
 		ctx, cancel := context.WithCancel(t.Context())
 		done := asking(func() error { return g.Run(ctx) })
@@ -247,9 +261,9 @@ func TestAGroupRunsOnce(t *testing.T) {
 		var g informer.Group
 		stop := startGroup(t, &g)
 		for range 2 { // while it runs, and when it has stopped
-			if err := g.Run(t.Context()); !errors.Is(err, informer.ErrAlreadyRun) || !strings.HasPrefix(err.Error(), "informer: Group: ") {
-				t.Error(err)
-			}
+			err := g.Run(t.Context())
+			fails(t, err, informer.ErrAlreadyRun)
+			says(t, err, "informer: Group: ")
 			noError(t, stop())
 		}
 	})
@@ -266,11 +280,8 @@ func TestRunOfAGroupWithAnEndedCtxStopsTheMembers(t *testing.T) {
 		if got := src.Requests(); len(got) > 0 {
 			t.Errorf("requests: %v", got)
 		}
-		for what, err := range map[string]error{"Add": g.Add(&stub{}), "WaitForSync": g.WaitForSync(t.Context())} {
-			if !errors.Is(err, informer.ErrStopped) {
-				t.Errorf("%s: %v", what, err)
-			}
-		}
+		fails(t, g.Add(&stub{}), informer.ErrStopped)
+		fails(t, g.WaitForSync(t.Context()), informer.ErrStopped)
 	})
 }
 
@@ -330,9 +341,7 @@ func TestAGroupIsReadyIfAllMembersAre(t *testing.T) {
 		noError(t, g.Remove(pods))
 		noError(t, g.Ready())
 		noError(t, stop())
-		if err := g.Ready(); !errors.Is(err, informer.ErrStopped) {
-			t.Errorf("once stopped: %v", err)
-		}
+		fails(t, g.Ready(), informer.ErrStopped)
 	})
 }
 
@@ -350,9 +359,8 @@ func (m unwell) Live() error                          { return m.live }
 func TestTheHealthOfAMemberShowsInAGroupWithoutInformers(t *testing.T) {
 	g, m := newGroup(t), &unwell{ready: errors.New("has not joined"), live: errors.New("hangs")}
 	add(t, g, m)
-	if ready, live := g.Ready(), g.Live(); !errors.Is(ready, m.ready) || !errors.Is(live, m.live) {
-		t.Errorf("ready: %v, live: %v", ready, live)
-	}
+	fails(t, g.Ready(), m.ready)
+	fails(t, g.Live(), m.live)
 	m.ready, m.live = nil, nil
 	noError(t, errors.Join(g.Ready(), g.Live()))
 }

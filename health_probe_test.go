@@ -112,9 +112,7 @@ func TestWhyAnInformerIsNotReadyCanBeAsked(t *testing.T) {
 		{Started: true, Synced: true, StoreError: &informer.StoreError{Err: full}},
 		{Started: true, SourceError: &informer.WatchError{Err: full}},
 	} {
-		if err := h.Ready(); !errors.Is(err, full) {
-			t.Errorf("Ready: %v", err)
-		}
+		fails(t, h.Ready(), full)
 	}
 	if err := (informer.Health{Stopped: true}).Ready(); !errors.Is(err, informer.ErrStopped) {
 		t.Errorf("Ready: %v", err)

@@ -254,9 +254,7 @@ func TestAResyncRepeatsTheStoreForTheOneThatAsked(t *testing.T) {
 				t.Errorf("a resync came as %+v", e)
 			}
 		}
-		if got := asked.View()[keyOf("a")].Data["value"]; got != "2" {
-			t.Errorf("the resync said %s", got)
-		}
+		equal(t, "the resync said", "2", asked.View()[keyOf("a")].Data["value"])
 		sleepBubble(2 * hour)
 		asked.Expect(t, "updated default/a", "updated default/b", "updated default/a", "updated default/b")
 		other.Expect(t, "added default/a", "added default/b", "updated default/a")

@@ -302,9 +302,7 @@ func troubledLife(t *testing.T, queue informer.QueueKind) ktesting.Log {
 	sleepBubble(time.Minute)
 	time.AfterFunc(hour, func() { close(hold) })
 	stop()
-	if err := <-waited; !errors.Is(err, informer.ErrStopped) {
-		t.Errorf("WaitForSync: %v", err)
-	}
+	fails(t, <-waited, informer.ErrStopped)
 	return lines()
 }
 

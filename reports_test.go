@@ -129,9 +129,7 @@ func TestObjectsThatFailInSeveralNamespacesAreCountedTogether(t *testing.T) {
 		fill("again", "")
 		fill("they work", "owned")
 		fill("they fail once more", "", 1, 2, 3, 10, 100)
-		if n := strings.Count(strings.Join(theLog(lines()), ""), "No object fails any more"); n != 1 {
-			t.Errorf("%d times, no object failed any more", n)
-		}
+		equal(t, "times that no object failed any more", 1, strings.Count(strings.Join(theLog(lines()), ""), "No object fails any more"))
 	})
 }
 
@@ -248,9 +246,7 @@ func TestAnIndexFunctionThatHasFailedIsAskedAgain(t *testing.T) {
 		}
 		last := asked.Load()
 		sleepBubble(time.Hour)
-		if n := asked.Load(); n != last {
-			t.Errorf("the function was asked %d times although it works", n-last)
-		}
+		equal(t, "calls of the function that works", last, asked.Load())
 		known.Store(false)
 		_ = inf.SharedIndexInformer().GetIndexer().Add(object("a", "2"))
 		sleepBubble(time.Minute)
