@@ -1,12 +1,14 @@
 package informer_test
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"go/ast"
 	"go/parser"
 	"go/token"
+	"go/types"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -116,41 +118,24 @@ func loggedLines(t *testing.T) map[string]map[logLine]bool {
 	return lines
 }
 
+var (
+	pastTheCtx = regexp.MustCompile(`^klog\.(Info|Warning|Error|Fatal|Exit|V\()`)
+	infoAt     = regexp.MustCompile(`(?:\.(V\([^()]*\)))?\.Info$`)
+)
+
 // loggedLine returns the line that a call logs, or an empty logLine if the call does not log.
-func loggedLine(call *ast.CallExpr) (logLine, error) {
-	method, ok := call.Fun.(*ast.SelectorExpr)
-	if !ok {
-		return logLine{}, nil
-	}
-	from, _ := method.X.(*ast.Ident)
-	isKlog, notKlog := from != nil && from.Name == "klog", from != nil && (from.Name == "http" || from.Name == "fmt")
-	line, text := logLine{level: "INFO"}, 0
-	switch name := method.Sel.Name; {
-	case isKlog && regexp.MustCompile(`^(Info|Warning|Error|Fatal|Exit|V$)`).MatchString(name):
+func loggedLine(call *ast.CallExpr) (line logLine, err error) {
+	text, method := 0, types.ExprString(call.Fun)
+	if pastTheCtx.MatchString(method) {
 		return line, errors.New("logs past the logger of the ctx")
-	case name == "Error" && len(call.Args) > 0 && !notKlog:
+	} else if strings.HasSuffix(method, ".Error") && len(call.Args) > 1 && method != "http.Error" {
 		line.level, text = "ERROR", 1
-	case name != "Info":
-		return logLine{}, nil
+	} else if at := infoAt.FindStringSubmatch(method); at != nil && len(call.Args) > 0 {
+		line.level = cmp.Or(at[1], "INFO")
+	} else {
+		return line, nil
 	}
-	if v, ok := method.X.(*ast.CallExpr); ok {
-		if at, ok := v.Fun.(*ast.SelectorExpr); ok && at.Sel.Name == "V" {
-			level, ok := v.Args[0].(*ast.BasicLit)
-			if !ok {
-				return line, errors.New("logs at a level that is no number")
-			}
-			line.level = "V(" + level.Value + ")"
-		}
-	}
-	if len(call.Args) <= text {
-		return line, errors.New("logs no text")
-	}
-	literal, ok := call.Args[text].(*ast.BasicLit)
-	if !ok {
-		return line, errors.New("logs a text that is no constant")
-	}
-	var err error
-	line.text, err = strconv.Unquote(literal.Value)
+	line.text, err = strconv.Unquote(types.ExprString(call.Args[text])) // an error if it is no constant
 	return line, err
 }
 

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -94,14 +95,9 @@ func TestAnIdleInformerKeepsNoOldObjects(t *testing.T) {
 		}
 		time.Sleep(time.Hour)
 		runtime.GC()
-		kept := 0
-		for _, old := range olds {
-			if old.Value() != nil {
-				kept++
-			}
-		}
-		if kept > 0 {
-			t.Errorf("%d of %d objects are still alive", kept, len(olds))
+		alive := slices.DeleteFunc(olds, func(old weak.Pointer[corev1.Pod]) bool { return old.Value() == nil })
+		if len(alive) > 0 {
+			t.Errorf("%d of %d objects are still alive", len(alive), len(olds))
 		}
 		d.informerProcessor.stop()
 		d.stop()
