@@ -54,9 +54,13 @@ func newFleet(t *testing.T, clusters ...string) *fleet {
 func (f *fleet) write(value string) {
 	for _, c := range f.clusters {
 		for n := range 40 {
-			c.Apply(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name(n)}, Data: map[string]string{"value": value}})
+			c.Apply(configMap(name(n), value))
 		}
 	}
+}
+
+func configMap(name, value string) *corev1.ConfigMap {
+	return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name}, Data: map[string]string{"value": value}}
 }
 
 // member is a replica over the clusters.
@@ -66,7 +70,7 @@ type member struct {
 	set     *shards.Set
 	leases  *link
 	links   map[string]*link // by cluster
-	stop    func() error
+	stop    func()
 }
 
 func (f *fleet) start(name string) *member {
@@ -74,29 +78,29 @@ func (f *fleet) start(name string) *member {
 	quiet := func(context.Context, error) {}
 	world := &world{t: f.t, traces: map[string][]string{}}
 	m := &member{name: name, links: map[string]*link{}, leases: &link{LeaseInterface: f.leases.CoordinationV1().Leases("default"), world: world}}
-	var err, errs error
+	var err error
 	m.set, err = shards.New(m.leases, shards.Options{Name: "test", Identity: name, Buckets: 8, ErrorHandler: quiet})
-	errs = errors.Join(errs, err)
+	noError(f.t, err)
 	m.objects, err = informer.NewOverClusters(informer.Options[*corev1.ConfigMap]{ErrorHandler: quiet}, informer.ClusterOptions{})
-	errs = errors.Join(errs, err)
+	noError(f.t, err)
 	for cluster, source := range f.clusters {
 		m.links[cluster] = &link{objects: source, world: world}
-		errs = errors.Join(errs, m.objects.Engage(cluster, informer.ClusterSource{Source: configMaps{m.links[cluster]}}))
+		noError(f.t, m.objects.Engage(cluster, informer.ClusterSource{Source: configMaps{m.links[cluster]}}))
 	}
 	c, err := enqueue.NewController(func(ctx context.Context, key enqueue.Key) (time.Duration, error) {
 		return 0, f.reconcile(ctx, m, key)
 	}, enqueue.Options{Name: "objects", Workers: 4, Shards: m.set, ErrorHandler: quiet}, enqueue.InClusters(enqueue.For(m.objects.CustomCacheInformer)))
-	errs = errors.Join(errs, err)
 	var group informer.Group
-	if errs = errors.Join(errs, group.Add(m.objects), group.Add(c), group.Add(m.set)); errs != nil {
-		f.t.Fatal(errs)
-	}
-	ctx, cancel := context.WithCancel(f.t.Context())
-	done := make(chan error, 1)
-	go func() { done <- group.Run(ctx) }()
-	m.stop = sync.OnceValue(func() error { cancel(); return <-done })
-	f.t.Cleanup(func() { _ = m.stop() })
+	noError(f.t, errors.Join(err, group.Add(m.objects), group.Add(c), group.Add(m.set)))
+	m.stop = running(f.t, &group)
 	return m
+}
+
+func (m *member) ownsAll() {
+	m.leases.world.t.Helper()
+	if n := m.set.Health().Owned; n != 8 {
+		m.leases.world.t.Errorf("%s, the replica that is left, owns %d of 8 buckets", m.name, n)
+	}
 }
 
 func (f *fleet) reconcile(ctx context.Context, m *member, key enqueue.Key) error {
@@ -156,9 +160,8 @@ func (f *fleet) settled(after time.Duration, clusters ...string) (share map[stri
 
 func (f *fleet) delete(cluster string, n int) {
 	f.t.Helper()
-	if _, err := f.clusters[cluster].Delete(types.NamespacedName{Namespace: "default", Name: name(n)}); err != nil {
-		f.t.Fatal(err)
-	}
+	_, err := f.clusters[cluster].Delete(types.NamespacedName{Namespace: "default", Name: name(n)})
+	noError(f.t, err)
 }
 
 // gone fails the test unless the delete is reconciled.
@@ -177,10 +180,7 @@ func TestReplicasDivideTheKeysOfClusters(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFleet(t, "east", "west")
 		for n := range 1000 {
-			f.clusters["east"].Apply(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "other", Name: "noise"}, Data: map[string]string{"n": strconv.Itoa(n)}})
-		}
-		if _, err := f.clusters["east"].Delete(types.NamespacedName{Namespace: "other", Name: "noise"}); err != nil {
-			t.Fatal(err)
+			f.clusters["east"].Apply(configMap(name(0), fmt.Sprint("before ", n)))
 		}
 		f.write("1")
 		a, b := f.start("a"), f.start("b")
@@ -190,14 +190,10 @@ func TestReplicasDivideTheKeysOfClusters(t *testing.T) {
 		}
 		f.write("2")
 		f.delete("west", 0)
-		if err := a.stop(); err != nil {
-			t.Error(err)
-		}
+		a.stop()
 		f.settled(time.Minute, "east", "west")
 		f.gone("west", 0)
-		if share := b.set.Health().Owned; share != 8 {
-			t.Errorf("the replica that is left owns %d of 8 buckets", share)
-		}
+		b.ownsAll()
 		// A crash: the deletes that the dead replica has not handled are those of the next one.
 		c := f.start("c")
 		f.settled(2*time.Minute, "east", "west")
@@ -216,9 +212,7 @@ func TestReplicasDivideTheKeysOfClusters(t *testing.T) {
 		for n := 1; n < 40; n += 2 {
 			f.gone("east", n)
 		}
-		if share := c.set.Health().Owned; share != 8 {
-			t.Errorf("the replica that is left owns %d of 8 buckets", share)
-		}
+		c.ownsAll()
 	})
 }
 
@@ -240,14 +234,10 @@ func TestAClusterThatIsOutOfReachHoldsUpNoBucketForLong(t *testing.T) {
 		}
 		f.write("2") // a has seen versions of west that b cannot see
 		f.settled(5*time.Second, "east")
-		if err := a.stop(); err != nil {
-			t.Error(err)
-		}
+		a.stop()
 		f.write("3")
 		f.settled(time.Minute, "east")
-		if share := b.set.Health().Owned; share != 8 {
-			t.Errorf("the replica that is left owns %d of 8 buckets", share)
-		}
+		b.ownsAll()
 		b.links["west"].healObjects()
 		f.settled(2*time.Minute, "east", "west")
 	})
@@ -262,16 +252,14 @@ func TestATakeoverWaitsForACluster(t *testing.T) {
 				f := newFleet(t, "east", "west")
 				f.write("1")
 				for n := range 100 { // the versions of the others do not matter
-					f.clusters["west"].Apply(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name(0)}, Data: map[string]string{"n": strconv.Itoa(n)}})
+					f.clusters["west"].Apply(configMap(name(0), strconv.Itoa(n)))
 				}
 				a, b := f.start("a"), f.start("b")
 				f.settled(2*time.Minute, "east", "west")
 				b.links["east"].cutObjects()
 				f.write("2")
 				time.Sleep(2 * time.Second)
-				if err := a.stop(); err != nil {
-					t.Error(err)
-				}
+				a.stop()
 				time.Sleep(4 * time.Second)
 				if h := b.set.Health(); h.CatchingUp == 0 {
 					t.Error("the takeover has not waited")
@@ -281,9 +269,8 @@ func TestATakeoverWaitsForACluster(t *testing.T) {
 					f.settled(2*time.Minute, "east", "west")
 					return
 				}
-				if _, err := b.objects.Disengage("east", informer.LeaveDeleted); err != nil {
-					t.Fatal(err)
-				}
+				_, err := b.objects.Disengage("east", informer.LeaveDeleted)
+				noError(t, err)
 				f.settled(time.Second, "west")
 				if h := b.set.Health(); h.Owned != 8 || h.CatchingUp != 0 {
 					t.Errorf("a second after the cluster has left, buckets wait: %+v", h)
@@ -312,37 +299,10 @@ func TestDeletesOfClustersAreHandedOver(t *testing.T) {
 		f.mu.Lock()
 		f.slow = 10 * time.Millisecond
 		f.mu.Unlock()
-		if err := a.stop(); err != nil {
-			t.Error(err)
-		}
+		a.stop()
 		f.settled(2*time.Minute, "east", "west")
 		for n := range 40 {
 			f.gone("west", n)
-		}
-	})
-}
-
-// A cluster that leaves does not hold up a takeover, and its deletes are handled once.
-func TestAClusterLeavesASet(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f := newFleet(t, "east", "west")
-		f.write("1")
-		a, b := f.start("a"), f.start("b")
-		f.settled(2*time.Minute, "east", "west")
-		for _, m := range []*member{a, b} {
-			if _, err := m.objects.Disengage("west", informer.LeaveDeleted); err != nil {
-				t.Fatal(err)
-			}
-		}
-		f.write("2")
-		f.settled(time.Minute, "east")
-		if err := a.stop(); err != nil {
-			t.Error(err)
-		}
-		f.write("3")
-		f.settled(time.Minute, "east")
-		if share := b.set.Health().Owned; share != 8 {
-			t.Errorf("the replica that is left owns %d of 8 buckets", share)
 		}
 	})
 }

@@ -12,7 +12,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/customcacheinformer/informer/internal/sharding"
 	"github.com/customcacheinformer/informer/shards"
 )
 
@@ -39,9 +38,8 @@ func (w *world) writeMany() {
 func (w *world) deleteMany() {
 	w.t.Helper()
 	for n := range many {
-		if _, err := w.objects.Delete(long(n)); err != nil {
-			w.t.Fatal(err)
-		}
+		_, err := w.objects.Delete(long(n))
+		noError(w.t, err)
 	}
 }
 
@@ -56,7 +54,7 @@ func TestAReplicaThatLeavesPassesOnMoreDeletesThanFitIntoALease(t *testing.T) {
 		a.slow = time.Hour
 		w.deleteMany()
 		time.Sleep(time.Second)
-		b := w.start("b", oneBucket(time.Millisecond)) // it is not told of the deletes
+		w.start("b", oneBucket(time.Millisecond)) // it is not told of the deletes
 		time.Sleep(time.Minute)
 		a.stop()
 		time.Sleep(time.Minute)
@@ -66,10 +64,7 @@ func TestAReplicaThatLeavesPassesOnMoreDeletesThanFitIntoALease(t *testing.T) {
 			t.Errorf("%d of %d deletes are reconciled", len(w.deleted), many)
 		}
 		w.mu.Unlock()
-		if errs := a.took(); len(errs) > 0 {
-			t.Errorf("a reports %v", errs)
-		}
-		b.stop()
+		w.quiet(a)
 	})
 }
 
@@ -94,7 +89,6 @@ func TestAReplicaLeavesAlthoughItsDeletesDoNotFitIntoALease(t *testing.T) {
 			t.Errorf("b reports %v", errs)
 		}
 		a.crash()
-		a.ended()
 	})
 }
 
@@ -106,17 +100,12 @@ func TestAHolderKeepsDeletesOfControllersThatItLacks(t *testing.T) {
 		time.Sleep(time.Minute)
 		first := w.start("first", controls("objects", "added"))
 		time.Sleep(time.Minute)
-		n := 0
-		for !sharding.Of(old.set).Has(w.bucket(name(n))) {
-			n++
-		}
-		if _, err := w.objects.Delete(w.key(n)); err != nil {
-			t.Fatal(err)
-		}
+		n := old.first()
+		w.remove(n)
 		time.Sleep(30 * time.Second)
 		first.stop() // it gives the delete to the holder
 		time.Sleep(30 * time.Second)
-		second := w.start("second", controls("objects", "added"))
+		w.start("second", controls("objects", "added"))
 		time.Sleep(time.Minute)
 		old.stop()
 		time.Sleep(time.Minute)
@@ -125,6 +114,5 @@ func TestAHolderKeepsDeletesOfControllersThatItLacks(t *testing.T) {
 			t.Errorf("the delete of %s has not reached the controller: %q, %v", name(n), got, called)
 		}
 		w.mu.Unlock()
-		second.stop()
 	})
 }

@@ -21,7 +21,7 @@ const rangesAnnotation = annotationPrefix + "ranges"
 
 // ranges returns the ranges in their Lease, "" if it is missing.
 func (w *world) ranges() string {
-	lease, err := w.client.CoordinationV1().Leases("default").Get(w.t.Context(), "test-ranges", metav1.GetOptions{})
+	lease, err := w.api.Get(w.t.Context(), "test-ranges", metav1.GetOptions{})
 	if err != nil {
 		return ""
 	}
@@ -32,17 +32,10 @@ func (w *world) deleteLeases(part string) {
 	w.t.Helper()
 	for _, lease := range w.leases.Objects() {
 		if strings.Contains(lease.Name, part) {
-			if err := w.client.CoordinationV1().Leases("default").Delete(w.t.Context(), lease.Name, metav1.DeleteOptions{}); err != nil {
+			if err := w.api.Delete(w.t.Context(), lease.Name, metav1.DeleteOptions{}); err != nil {
 				w.t.Error(err)
 			}
 		}
-	}
-}
-
-// writeAll changes 64 objects.
-func (w *world) writeAll(value string) {
-	for n := range 64 {
-		w.write(n, value)
 	}
 }
 
@@ -53,8 +46,7 @@ func (w *world) skew() {
 	}
 }
 
-// Replicas that start at the same time come to the same ranges, also if counting fails at first. A
-// Lease of the ranges that somebody deletes is made again.
+// Replicas that start at the same time come to the same ranges, also if counting fails at first.
 func TestReplicasAgreeOnTheRanges(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newDividedWorld(t, 100)
@@ -66,61 +58,44 @@ func TestReplicasAgreeOnTheRanges(t *testing.T) {
 		w.settled(2 * time.Minute)
 		w.balanced(all...)
 		w.apart(all...)
-		leases := w.client.CoordinationV1().Leases("default")
-		before, err := leases.Get(t.Context(), "test-ranges", metav1.GetOptions{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := leases.Delete(t.Context(), "test-ranges", metav1.DeleteOptions{}); err != nil {
-			t.Fatal(err)
-		}
-		time.Sleep(time.Second)
-		after, err := leases.Get(t.Context(), "test-ranges", metav1.GetOptions{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if got, want := after.Annotations[rangesAnnotation], before.Annotations[rangesAnnotation]; got != want || want == "" {
-			t.Errorf("the ranges were %s, and are %s", want, got)
-		}
-		for _, r := range all {
-			r.stop()
-		}
 	})
 }
 
 func TestAllReplicasMustDivideTheSameWay(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newDividedWorld(t, 10)
-		a := w.start("a")
-		w.settled(time.Second)
-		w.divided = false
-		b := w.start("b")
-		time.Sleep(time.Second)
-		b.reports(`divides by "namespace", Options.ByNamespace is false`)
-		b.kill()
-		b.ended()
-		w.divided = true
-		a.stop()
-	})
+	for want, change := range map[string]func(*shards.Options, *replica){
+		`divides by "namespace", Options.ByNamespace is false`: func(o *shards.Options, r *replica) { o.ByNamespace, r.world.divided = false, false },
+		`has "16" buckets, Options.Buckets is 32`:              func(o *shards.Options, _ *replica) { o.Buckets = 32 },
+	} {
+		t.Run(want, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newDividedWorld(t, 10)
+				a := w.start("a")
+				w.settled(time.Second)
+				b := w.start("b", change)
+				time.Sleep(time.Second)
+				b.reports(want)
+				if b.set.Health().Synced {
+					t.Error("b has joined")
+				}
+				w.balanced(a)
+				b.crash()
+			})
+		})
+	}
 }
 
 // A Lease that cannot be read is reported, and read again until it can be.
 func TestRangesThatCannotBeReadDelayAReplica(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newDividedWorld(t, 10)
-		leases := w.client.CoordinationV1().Leases("default")
 		a := w.start("a")
 		w.settled(time.Second)
 		a.stop()
-		lease, err := leases.Get(t.Context(), "test-ranges", metav1.GetOptions{})
-		if err != nil {
-			t.Fatal(err)
+		good := w.ranges()
+		write := func(text string) {
+			w.edit("-ranges", func(l *coordinationv1.Lease) { l.Annotations[rangesAnnotation] = text })
 		}
-		good := lease.Annotations[rangesAnnotation]
-		lease.Annotations[rangesAnnotation] = "nonsense"
-		if lease, err = leases.Update(t.Context(), lease, metav1.UpdateOptions{}); err != nil {
-			t.Fatal(err)
-		}
+		write("nonsense")
 		b := w.start("b")
 		time.Sleep(10 * time.Second)
 		synctest.Wait()
@@ -130,13 +105,9 @@ func TestRangesThatCannotBeReadDelayAReplica(t *testing.T) {
 		if errs := b.took(); len(errs) == 0 || !strings.Contains(errs[0].Error(), "set test: the ranges of namespaces: the Lease test-ranges: it has no ranges") {
 			t.Errorf("b reports %v", errs)
 		}
-		lease.Annotations[rangesAnnotation] = good
-		if _, err := leases.Update(t.Context(), lease, metav1.UpdateOptions{}); err != nil {
-			t.Fatal(err)
-		}
+		write(good)
 		w.settled(10 * time.Second)
 		w.balanced(b)
-		b.stop()
 	})
 }
 
@@ -164,9 +135,6 @@ func TestRangesThatSomebodyChangesAreWrittenAgain(t *testing.T) {
 		if errs := slices.Concat(a.took(), b.took()); len(errs) == 0 || !strings.Contains(errs[0].Error(), "somebody has changed or deleted the Lease test-ranges") {
 			t.Errorf("reported are %v", errs)
 		}
-		for _, r := range []*replica{a, b, c} {
-			r.stop()
-		}
 	})
 }
 
@@ -179,7 +147,7 @@ func TestRangesThatSomebodyDeletesAreWrittenAgainUntilThatSucceeds(t *testing.T)
 			lease := action.(clienttesting.CreateAction).GetObject().(*coordinationv1.Lease)
 			return refused.Load() && lease.Name == "test-ranges", nil, errors.New("refused")
 		})
-		a := w.start("a")
+		w.start("a")
 		w.settled(time.Minute)
 		before := w.ranges()
 		refused.Store(true)
@@ -191,7 +159,6 @@ func TestRangesThatSomebodyDeletesAreWrittenAgainUntilThatSucceeds(t *testing.T)
 		if after := w.ranges(); after != before || after == "" {
 			t.Errorf("the ranges are %q, and were %q", after, before)
 		}
-		a.stop()
 	})
 }
 
@@ -215,8 +182,6 @@ func TestRangesThatNobodyKnowsAreCutAgain(t *testing.T) {
 			t.Errorf("the ranges are %q, and were %q", after, before)
 		}
 		w.balanced(b)
-		b.stop()
-		a.ended()
 	})
 }
 
@@ -242,8 +207,6 @@ func TestAReplicaThatIsBackDividesByTheRangesOfTheOthers(t *testing.T) {
 		w.settled(2 * time.Minute)
 		w.balanced(a, b)
 		w.apart(a, b)
-		a.stop()
-		b.stop()
 	})
 }
 
@@ -271,8 +234,6 @@ func TestAReplicaThatIsBackDoesNotJoinASetWithMoreBuckets(t *testing.T) {
 		if left := w.leases.Objects(); len(left) != 33 {
 			t.Errorf("there are %d Leases", len(left))
 		}
-		a.stop()
-		b.stop()
 	})
 }
 
@@ -288,9 +249,7 @@ func TestReplicasThatStartTogetherDoNotWorkWithDifferentNumbersOfBuckets(t *test
 		if a.owned() > 0 && b.owned() > 0 {
 			t.Errorf("a has %d of 16 buckets, b %d of 32", a.owned(), b.owned())
 		}
-		for _, r := range []*replica{a, b} {
-			r.kill()
-			r.ended()
-		}
+		a.crash()
+		b.crash()
 	})
 }

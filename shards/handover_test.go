@@ -10,7 +10,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/customcacheinformer/informer"
@@ -74,25 +73,9 @@ func TestABucketMovesWhenItsCallsHaveReturned(t *testing.T) {
 				if len(w.traces[busy]) == 0 {
 					t.Error("no call was made for", busy)
 				}
-				for _, r := range []*replica{a, b} {
-					if errs := r.took(); len(errs) > 0 {
-						t.Errorf("%s reports %v", r.name, errs)
-					}
-				}
-				a.slowStop()
-				b.stop()
+				w.quiet(a, b)
 			})
 		})
-	}
-}
-
-// slowStop stops a replica whose calls may take long.
-func (r *replica) slowStop() {
-	r.kill()
-	time.Sleep(10 * time.Minute)
-	synctest.Wait()
-	if err := <-r.done; err != nil {
-		r.world.t.Error(err)
 	}
 }
 
@@ -133,8 +116,6 @@ func TestAReplicaThatIsCutOffEndsItsCallsBeforeOthersBegin(t *testing.T) {
 		if errs := a.took(); !slices.ContainsFunc(errs, func(err error) bool { return errors.Is(err, informer.ErrLeaseLost) }) {
 			t.Errorf("a has reported %v", errs)
 		}
-		a.stop()
-		b.stop()
 	})
 }
 
@@ -164,8 +145,6 @@ func TestTokensTellCallsOfALostSessionApart(t *testing.T) {
 		a.link.heal()
 		time.Sleep(time.Hour)
 		w.balanced(a, b)
-		a.slowStop()
-		b.stop()
 	})
 }
 
@@ -178,22 +157,15 @@ func TestTokensRiseWhenTheLeasesWereDeleted(t *testing.T) {
 			w.settled(10 * time.Second)
 			r.stop()
 		}
-		for _, lease := range w.leases.Objects() {
-			if _, err := w.leases.Delete(types.NamespacedName{Namespace: lease.Namespace, Name: lease.Name}); err != nil {
-				t.Error(err)
-			}
-		}
-		for n := range 64 {
-			w.write(n, "2")
-		}
-		c := w.start("c")
+		w.deleteLeases("")
+		w.writeAll("2")
+		w.start("c")
 		w.settled(10 * time.Second)
 		w.mu.Lock()
 		if w.refused > 0 {
 			t.Errorf("%d effects are refused, because their tokens are lower than earlier ones", w.refused)
 		}
 		w.mu.Unlock()
-		c.stop()
 	})
 }
 
@@ -202,36 +174,16 @@ func TestLeasesThatSomebodyDeletesAreMadeAgain(t *testing.T) {
 		w := newWorld(t, 64)
 		a, b := w.start("a", calls(100*time.Millisecond, false)), w.start("b", calls(100*time.Millisecond, false))
 		time.Sleep(10 * time.Second) // the sessions say which buckets they have
-		leases := w.client.CoordinationV1().Leases("default")
-		deleteAll := func(part string) {
-			for _, lease := range w.leases.Objects() {
-				if strings.Contains(lease.Name, part) {
-					if err := leases.Delete(t.Context(), lease.Name, metav1.DeleteOptions{}); err != nil {
-						t.Error(err)
-					}
-				}
-			}
-		}
-		change := func(value string) {
-			for n := range 64 {
-				w.write(n, value)
-			}
-		}
-		deleteAll("bucket")
-		change("2")
+		w.deleteLeases("bucket")
+		w.writeAll("2")
 		c := w.start("c") // it has never seen the Leases
 		w.settled(time.Minute)
 		w.balanced(a, b, c)
-		deleteAll("session")
-		change("3")
-		w.settled(time.Minute)
-		w.balanced(a, b, c)
-		deleteAll("")
-		change("4")
-		w.settled(time.Minute)
-		w.balanced(a, b, c)
-		for _, r := range []*replica{a, b, c} {
-			r.stop()
+		for value, part := range []string{"session", ""} {
+			w.deleteLeases(part)
+			w.writeAll(fmt.Sprint("more ", value))
+			w.settled(time.Minute)
+			w.balanced(a, b, c)
 		}
 	})
 }
@@ -244,13 +196,7 @@ func TestABucketWhoseLeaseIsGoneStaysWithItsHolder(t *testing.T) {
 		a := w.start("a", calls(time.Minute, false))
 		time.Sleep(10 * time.Second) // the session says which buckets it has
 		a.link.lag.Store(int64(time.Second))
-		for _, lease := range w.leases.Objects() {
-			if strings.Contains(lease.Name, "bucket") {
-				if err := w.client.CoordinationV1().Leases("default").Delete(t.Context(), lease.Name, metav1.DeleteOptions{}); err != nil {
-					t.Error(err)
-				}
-			}
-		}
+		w.deleteLeases("bucket")
 		b := w.start("b")
 		time.Sleep(300 * time.Millisecond) // before a makes them again
 		if n := b.owned(); n > 0 {
@@ -258,8 +204,6 @@ func TestABucketWhoseLeaseIsGoneStaysWithItsHolder(t *testing.T) {
 		}
 		w.settled(20 * time.Minute)
 		w.balanced(a, b)
-		a.slowStop()
-		b.stop()
 	})
 }
 
@@ -272,43 +216,15 @@ func TestABucketMovesWithItsDeletes(t *testing.T) {
 		})
 		time.Sleep(10 * time.Second)
 		busy := w.during(a)
-		if _, err := w.objects.Delete(types.NamespacedName{Namespace: "default", Name: busy}); err != nil {
-			t.Fatal(err)
-		}
+		_, err := w.objects.Delete(types.NamespacedName{Namespace: "default", Name: busy})
+		noError(t, err)
 		time.Sleep(time.Second)
 		b := w.start("b")
 		for b.owned() < 8 {
 			time.Sleep(100 * time.Millisecond)
 		}
 		time.Sleep(time.Second)
-		w.mu.Lock()
-		if w.deleted[busy] == 0 {
-			t.Errorf("the delete of %s is not handled:\n%s", busy, strings.Join(w.traces[busy], "\n"))
-		}
-		w.mu.Unlock()
-		a.slowStop()
-		b.stop()
-	})
-}
-
-func TestAllReplicasNeedTheSameNumberOfBuckets(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, 4)
-		a := w.start("a")
-		time.Sleep(time.Second)
-		b := w.start("b", func(o *shards.Options, _ *replica) { o.Buckets = 32 })
-		time.Sleep(time.Second)
-		w.balanced(a)
-		errs := b.took()
-		if len(errs) != 1 || !strings.Contains(errs[0].Error(), `has "16" buckets, Options.Buckets is 32`) {
-			t.Errorf("b reports %v", errs)
-		}
-		if b.set.Health().Synced {
-			t.Error("b has joined")
-		}
-		b.kill()
-		b.ended()
-		a.stop()
+		w.handled(busy)
 	})
 }
 
@@ -349,7 +265,6 @@ func TestACallThatGoesOnAfterAPauseFindsItsCtxEnded(t *testing.T) {
 			}
 		}
 		a.crash()
-		a.ended()
 	})
 }
 
@@ -371,7 +286,6 @@ func TestACallWithATimeLimitFindsItsCtxEnded(t *testing.T) {
 		}
 		time.Sleep(time.Hour)
 		a.crash()
-		a.ended()
 	})
 }
 
@@ -392,8 +306,6 @@ func TestAKeyWaitsInOneReplica(t *testing.T) {
 		if inA, inB := waiting(a), waiting(b); inA+inB != 64 || inA == 0 || inB == 0 {
 			t.Errorf("%d and %d keys wait, want 64 together", inA, inB)
 		}
-		a.stop()
-		b.stop()
 	})
 }
 
@@ -406,9 +318,7 @@ func TestAfterADeathCachesMustBeConnected(t *testing.T) {
 		w.settled(10 * time.Second)
 		w.balanced(a, b)
 		b.link.cutObjects()
-		for n := range 64 {
-			w.write(n, "2")
-		}
+		w.writeAll("2")
 		time.Sleep(time.Second) // a has reconciled its half
 		a.crash()
 		w.mu.Lock()
@@ -426,8 +336,6 @@ func TestAfterADeathCachesMustBeConnected(t *testing.T) {
 		b.link.heal()
 		w.settled(2 * time.Minute)
 		w.balanced(b)
-		a.ended()
-		b.stop()
 	})
 }
 
@@ -439,19 +347,16 @@ func TestThePastStaysInTheLeaseUntilAReplicaHasCaughtUp(t *testing.T) {
 		a, b := w.start("a"), w.start("b")
 		w.settled(10 * time.Second)
 		b.link.cutObjects()
-		for n := range 64 {
-			w.write(n, "2")
-		}
+		w.writeAll("2")
 		time.Sleep(6 * time.Second) // a has said what it has seen
 		a.crash()
 		time.Sleep(time.Minute)
 		past := func(when, holder string, want int) {
 			t.Helper()
-			const prefix = "shards.customcacheinformer.github.io/"
 			died := 0
 			for _, lease := range w.leases.Objects() {
 				id, _, _ := strings.Cut(*lease.Spec.HolderIdentity, "_")
-				if lease.Annotations[prefix+"died"] != "" && id == holder && strings.Contains(lease.Annotations[prefix+"seen"], `"1128"`) {
+				if lease.Annotations[annotationPrefix+"died"] != "" && id == holder && strings.Contains(lease.Annotations[annotationPrefix+"seen"], `"1128"`) {
 					died++
 				}
 			}
@@ -466,6 +371,5 @@ func TestThePastStaysInTheLeaseUntilAReplicaHasCaughtUp(t *testing.T) {
 		w.settled(10 * time.Second)
 		c.stop()
 		past("c had caught up", "", 0)
-		a.ended()
 	})
 }

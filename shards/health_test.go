@@ -15,12 +15,10 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
 
 	"github.com/customcacheinformer/informer"
-	"github.com/customcacheinformer/informer/enqueue"
 	"github.com/customcacheinformer/informer/informertest"
 	"github.com/customcacheinformer/informer/shards"
 )
@@ -60,52 +58,38 @@ func TestASetIsReadyFromTheTimeWhenItHasJoined(t *testing.T) {
 	})
 }
 
-func nothing(context.Context, types.NamespacedName) (time.Duration, error) { return 0, nil }
-
-// running runs a group until stop is called.
+// running runs a group until stop is called, or until the end of the test.
 func running(t *testing.T, g *informer.Group) (stop func()) {
-	ctx, cancel := context.WithCancel(t.Context())
+	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
 	done := make(chan error, 1)
 	go func() { done <- g.Run(ctx) }()
-	return sync.OnceFunc(func() {
+	stop = sync.OnceFunc(func() {
 		cancel()
 		if err := <-done; err != nil {
 			t.Error(err)
 		}
 	})
+	t.Cleanup(stop)
+	return stop
 }
 
 func TestASetInAGroupOfItsOwnHasTheGroupReadyWhenItHasJoined(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, 1)
-		set, err := shards.New(w.client.CoordinationV1().Leases("default"), options("a"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		inf, err := informer.NewFrom(w.objects, informer.Options[*corev1.ConfigMap]{Name: "configmaps"})
-		if err != nil {
-			t.Fatal(err)
-		}
-		c, err := enqueue.NewController(nothing, enqueue.Options{Name: "objects", Shards: set}, enqueue.For(inf))
-		if err != nil {
-			t.Fatal(err)
-		}
+		a := newAlone(t, w.objects, w.api)
+		noError(t, a.join("objects"))
 		var readers, apart informer.Group
-		if err := errors.Join(readers.Add(inf), readers.Add(c), apart.Add(set)); err != nil {
-			t.Fatal(err)
-		}
-		stopSet := running(t, &apart)
-		defer stopSet()
+		noError(t, errors.Join(readers.Add(a.controller), apart.Add(a.set)))
+		running(t, &apart)
 		time.Sleep(time.Minute)
 		if err := apart.Ready(); err == nil || err.Error() != "set test: has not joined" {
 			t.Errorf("while the controller does not run, Ready returned %v", err)
 		}
-		defer running(t, &readers)()
+		running(t, &readers)
 		time.Sleep(time.Minute)
 		if err := apart.Ready(); err != nil {
 			t.Errorf("when the set has joined, Ready returned %v", err)
 		}
-		stopSet()
 	})
 }
 
@@ -113,23 +97,11 @@ func TestASetInAGroupOfItsOwnHasTheGroupReadyWhenItHasJoined(t *testing.T) {
 func TestAControllerSaysThatNobodyRunsItsSet(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, 1)
-		set, err := shards.New(w.client.CoordinationV1().Leases("default"), options("a"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		inf, err := informer.NewFrom(w.objects, informer.Options[*corev1.ConfigMap]{Name: "configmaps"})
-		if err != nil {
-			t.Fatal(err)
-		}
-		c, err := enqueue.NewController(nothing, enqueue.Options{Name: "objects", Shards: set}, enqueue.For(inf))
-		if err != nil {
-			t.Fatal(err)
-		}
+		a := newAlone(t, w.objects, w.api)
+		noError(t, a.join("objects"))
 		var group informer.Group
-		if err := errors.Join(group.Add(inf), group.Add(c)); err != nil {
-			t.Fatal(err)
-		}
-		defer running(t, &group)()
+		noError(t, group.Add(a.controller))
+		running(t, &group)
 		time.Sleep(time.Minute)
 		const want = "controller objects: has not synced: set test has not started: add it to the group, or call its Run"
 		if err := group.Ready(); err == nil || err.Error() != want {
@@ -138,12 +110,10 @@ func TestAControllerSaysThatNobodyRunsItsSet(t *testing.T) {
 		short, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		var late *informer.SyncError
-		if err := c.WaitForSync(short); !errors.As(err, &late) || !slices.Contains(late.Late, "Run of set test") {
+		if err := a.controller.WaitForSync(short); !errors.As(err, &late) || !slices.Contains(late.Late, "Run of set test") {
 			t.Errorf("WaitForSync returned %v", err)
 		}
-		if err := group.Add(set); err != nil {
-			t.Fatal(err)
-		}
+		noError(t, group.Add(a.set))
 		time.Sleep(time.Minute)
 		if err := group.Ready(); err != nil {
 			t.Errorf("when the set runs, Ready returned %v", err)
@@ -155,9 +125,7 @@ func TestAControllerSaysThatNobodyRunsItsSet(t *testing.T) {
 func TestLeasesWithoutVersionsAreRefused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := newAlone(t, informertest.NewSource[*corev1.ConfigMap](), fake.NewClientset().CoordinationV1().Leases("default"))
-		if err := a.join("worker"); err != nil {
-			t.Fatal(err)
-		}
+		noError(t, a.join("worker"))
 		stop := a.run()
 		time.Sleep(time.Second)
 		stop()
@@ -201,9 +169,6 @@ func TestHealthSaysForHowLongBucketsHaveHadNoOwner(t *testing.T) {
 		if h := a.set.Health(); h.Unowned != 0 || h.UnownedFor != 0 || h.Owned != 16 {
 			t.Errorf("at the end: %+v", h)
 		}
-		a.stop()
-		b.ended()
-		c.ended()
 	})
 }
 

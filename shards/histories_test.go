@@ -113,9 +113,7 @@ func (h *history) excuse() {
 // reaches the versions that it had: no informer could notice the restore later.
 func (h *history) goBack() {
 	now, err := strconv.Atoi(h.objects.ResourceVersion())
-	if err != nil {
-		h.t.Fatal(err)
-	}
+	noError(h.t, err)
 	h.restore(fmt.Sprint(now - h.random.IntN(min(now-1000, 100)+1)))
 	h.say("the server of the objects is restored")
 	time.Sleep(time.Minute)

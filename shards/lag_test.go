@@ -13,7 +13,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/customcacheinformer/informer/informertest"
-	"github.com/customcacheinformer/informer/internal/sharding"
 	"github.com/customcacheinformer/informer/shards"
 )
 
@@ -31,9 +30,7 @@ func TestAReplicaThatIsBehindHasNoBuckets(t *testing.T) {
 					late, other = a, b
 				}
 				late.link.cutObjects()
-				for n := range 64 {
-					w.write(n, "2")
-				}
+				w.writeAll("2")
 				w.settled(3 * time.Minute)
 				if h := late.set.Health(); h.Owned != 0 || h.Session == "" || h.CatchingUpFor < 2*time.Minute || other.owned() != 16 {
 					t.Errorf("the replica that is behind: %+v; the other has %d buckets", h, other.owned())
@@ -51,8 +48,6 @@ func TestAReplicaThatIsBehindHasNoBuckets(t *testing.T) {
 				if h := late.set.Health(); h.CatchingUpFor != 0 {
 					t.Errorf("when it has caught up: %+v", h)
 				}
-				a.stop()
-				b.stop()
 			})
 		})
 	}
@@ -67,9 +62,7 @@ func TestABucketThatCannotCatchUpGoesToTheNextReplica(t *testing.T) {
 		b := w.start("b")
 		time.Sleep(time.Minute)
 		b.link.cutObjects()
-		for n := range 64 {
-			w.write(n, "2")
-		}
+		w.writeAll("2")
 		time.Sleep(10 * time.Second)
 		a.stop()
 		time.Sleep(time.Hour)
@@ -88,7 +81,6 @@ func TestABucketThatCannotCatchUpGoesToTheNextReplica(t *testing.T) {
 		}
 		b.link.heal()
 		w.settled(2 * time.Minute)
-		b.stop()
 	})
 }
 
@@ -98,18 +90,14 @@ func TestReplicasThatAreAllBehindKeepTheirBuckets(t *testing.T) {
 		w := newWorld(t, 64)
 		all := []*replica{w.start("a"), w.start("b"), w.start("c")}
 		time.Sleep(time.Minute)
-		for n := range 64 {
-			w.write(n, "2")
-		}
+		w.writeAll("2")
 		time.Sleep(10 * time.Second)
 		gone := w.start("d")
 		time.Sleep(10 * time.Second)
 		for _, r := range all {
 			r.link.cutObjects()
 		}
-		for n := range 64 {
-			w.write(n, "3")
-		}
+		w.writeAll("3")
 		time.Sleep(10 * time.Second)
 		gone.stop() // nobody has what it has seen
 		for range 60 {
@@ -146,18 +134,14 @@ func TestReplicasThatAreAllBehindKeepTheirBuckets(t *testing.T) {
 func TestAReplicaWhoseServerIsBehindHasNoBuckets(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w, frozen := newWorld(t, 64), newWorld(t, 64)
-		for n := range 64 {
-			w.write(n, "2")
-		}
-		a, b := w.start("a"), w.start("b")
+		w.writeAll("2")
+		w.start("a")
+		w.start("b")
 		time.Sleep(time.Minute)
 		c := w.start("c", func(_ *shards.Options, r *replica) { r.link.objects = frozen.objects })
 		w.settled(5 * time.Minute)
 		if h := c.set.Health(); h.Owned != 0 || h.CatchingUpFor < 4*time.Minute || c.about("restored from a backup") != 0 {
 			t.Errorf("the replica whose server is behind: %+v, %v", h, c.took())
-		}
-		for _, r := range []*replica{a, b, c} {
-			r.stop()
 		}
 	})
 }
@@ -166,11 +150,7 @@ func TestAReplicaWhoseServerIsBehindHasNoBuckets(t *testing.T) {
 // again, and keys wait for it meanwhile, so it does so more and more seldom.
 func TestAReplicaThatCannotListItsPartIsAwayForLonger(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, 0)
-		w.divided = true
-		for n := range 60 {
-			w.write(n, "1")
-		}
+		w := newDividedWorld(t, 60)
 		a, server := w.start("a", selects), &selecting{}
 		time.Sleep(time.Minute)
 		server.refusal = errors.New("internal error")
@@ -179,8 +159,6 @@ func TestAReplicaThatCannotListItsPartIsAwayForLonger(t *testing.T) {
 		if h := b.set.Health(); h.Taken < 16 || h.Taken > 16*10 || a.owned() != 16 {
 			t.Errorf("the replica that cannot list: %+v; the other has %d buckets", h, a.owned())
 		}
-		a.stop()
-		b.stop()
 	})
 }
 
@@ -229,7 +207,6 @@ func TestVersionsThatNoServerHasAreNotWaitedFor(t *testing.T) {
 					if n := b.about(missing); n != 1 {
 						t.Errorf("it was reported %d times: %v", n, b.took())
 					}
-					b.stop()
 				})
 			})
 		}
@@ -262,7 +239,6 @@ func TestVersionsThatNoServerHasAreNotWaitedFor(t *testing.T) {
 				if n := b.about(missing); (n == 1) != strip {
 					t.Errorf("it was reported %d times: %v", n, b.took())
 				}
-				b.stop()
 			})
 		})
 	}
@@ -274,15 +250,10 @@ func TestTheClaimsOfACopiedLeaseAreNotBelieved(t *testing.T) {
 		w := newWorld(t, 64)
 		a := w.start("a", calls(time.Minute, false))
 		time.Sleep(time.Second)
-		b := w.start("b")
+		w.start("b")
 		time.Sleep(2 * time.Minute)
-		n := 0
-		for !sharding.Of(a.set).Has(w.bucket(name(n))) {
-			n++
-		}
-		if _, err := w.objects.Delete(w.key(n)); err != nil {
-			t.Fatal(err)
-		}
+		n := a.first()
+		w.remove(n)
 		time.Sleep(time.Second)
 		w.edit("-session-", func(l *coordinationv1.Lease) {
 			if !strings.Contains(l.Annotations[annotationPrefix+"seen"], `"0.ConfigMap/":`) { // a reordered controller must have other names
@@ -294,10 +265,7 @@ func TestTheClaimsOfACopiedLeaseAreNotBelieved(t *testing.T) {
 		time.Sleep(time.Second)
 		a.crash()
 		w.settled(5 * time.Minute)
-		if w.deleted[name(n)] == 0 {
-			t.Errorf("nobody has reconciled the delete:\n%s", strings.Join(w.traces[name(n)], "\n"))
-		}
-		b.stop()
+		w.handled(name(n))
 	})
 }
 
@@ -317,8 +285,6 @@ func TestAReplicaThatIsCutOffIsNoMeasure(t *testing.T) {
 		a.link.heal()
 		w.settled(3 * time.Minute)
 		w.balanced(a, b)
-		a.stop()
-		b.stop()
 	})
 }
 
@@ -327,7 +293,7 @@ func TestAReplicaThatIsCutOffIsNoMeasure(t *testing.T) {
 func TestADeleteAfterARestoreIsNotTakenForAnEarlierOne(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, 64)
-		a := w.start("a")
+		w.start("a")
 		w.settled(time.Minute)
 		version := w.outdated()
 		w.settled(time.Minute)
@@ -336,20 +302,13 @@ func TestADeleteAfterARestoreIsNotTakenForAnEarlierOne(t *testing.T) {
 		w.restore(version)
 		w.settled(10 * time.Minute)
 		for n := range 64 {
-			if _, err := w.objects.Delete(w.key(n)); err != nil {
-				t.Fatal(err)
-			}
+			w.remove(n)
 		}
 		b.crash()
 		w.settled(time.Minute)
-		w.mu.Lock()
 		for n := range 64 {
-			if w.deleted[name(n)] == 0 {
-				t.Errorf("nobody has reconciled the delete of %s in bucket %d:\n%s", name(n), w.bucket(name(n)), strings.Join(w.traces[name(n)], "\n"))
-			}
+			w.handled(name(n))
 		}
-		w.mu.Unlock()
-		a.stop()
 	})
 }
 
@@ -366,9 +325,7 @@ func (w *world) outdated() string {
 func (w *world) restore(version string) {
 	w.t.Helper()
 	w.objects.SetFaults(informertest.Faults{Down: true})
-	if err := w.objects.Restore(version); err != nil {
-		w.t.Fatal(err)
-	}
+	noError(w.t, w.objects.Restore(version))
 	time.Sleep(time.Second)
 	w.objects.SetFaults(informertest.Faults{})
 	w.mu.Lock()
@@ -433,9 +390,6 @@ func TestReplicasAreNotTakenForBehind(t *testing.T) {
 						t.Errorf("%s: %+v, %v", r.name, h, r.took())
 					}
 				}
-				for _, r := range all {
-					r.stop()
-				}
 			})
 		})
 	}
@@ -459,7 +413,5 @@ func TestANewSessionOfAReplicaThatIsBehindTakesNoBuckets(t *testing.T) {
 			}
 			time.Sleep(5 * time.Minute)
 		}
-		a.stop()
-		b.stop()
 	})
 }

@@ -37,21 +37,23 @@ type link struct {
 	watches []watch.Interface
 }
 
-// cut ends the watches, and has all requests fail until heal.
-func (l *link) cut() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.isCut = true
-	for _, w := range l.watches {
-		w.Stop()
-	}
-	l.watches = nil
-}
+// The replica loses its connection, or has it again. Open watches end with the loss.
+func (l *link) cut()         { l.set(func() { l.isCut = true }) }
+func (l *link) cutObjects()  { l.set(func() { l.stale = true }) } // the watch of the Leases is opened again
+func (l *link) healLeases()  { l.set(func() { l.isCut = false }) }
+func (l *link) healObjects() { l.set(func() { l.stale = false }) }
+func (l *link) heal()        { l.set(func() { l.isCut, l.stale = false, false }) }
 
-func (l *link) heal() {
+func (l *link) set(change func()) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.isCut, l.stale = false, false
+	change()
+	if l.isCut || l.stale {
+		for _, w := range l.watches {
+			w.Stop()
+		}
+		l.watches = nil
+	}
 }
 
 func (l *link) broken() error {
@@ -154,31 +156,6 @@ func (l *link) Watch(ctx context.Context, opts metav1.ListOptions) (watch.Interf
 		return nil, err
 	}
 	return l.opened(l.LeaseInterface.Watch(ctx, opts))
-}
-
-// cutObjects ends the watch of the ConfigMaps, and has their requests fail until heal.
-func (l *link) cutObjects() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.stale = true
-	for _, w := range l.watches {
-		w.Stop() // that of the Leases is opened again
-	}
-	l.watches = nil
-}
-
-// healLeases ends cut, but not cutObjects.
-func (l *link) healLeases() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.isCut = false
-}
-
-// healObjects ends cutObjects.
-func (l *link) healObjects() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.stale = false
 }
 
 // configMaps is a replica's connection to the ConfigMaps.

@@ -18,12 +18,12 @@ func TestTimesThatDoNotFitAreRefused(t *testing.T) {
 			Name: "test", RenewEvery: 100 * time.Millisecond, Margin: 15*time.Second - 100*time.Millisecond,
 		},
 	} {
-		if _, err := shards.New(w.client.CoordinationV1().Leases("default"), opts); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := shards.New(w.api, opts); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("New returned %v, want %s", err, want)
 		}
 	}
 	least := shards.Options{Name: "test", RenewEvery: 100 * time.Millisecond, Margin: 100 * time.Millisecond, LeaseDuration: time.Second}
-	if _, err := shards.New(w.client.CoordinationV1().Leases("default"), least); err != nil {
+	if _, err := shards.New(w.api, least); err != nil {
 		t.Error(err)
 	}
 }

@@ -57,8 +57,6 @@ func handovers(t *testing.T, divided, writes bool) (took [2]time.Duration) {
 	w.settled(10 * time.Second)
 	a.kill()
 	took[1] = until(b, 16)
-	a.ended()
 	w.settled(10 * time.Second)
-	b.stop()
 	return took
 }

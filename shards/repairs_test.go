@@ -46,16 +46,14 @@ var edits = map[string]func(*coordinationv1.Lease){
 
 func (w *world) edit(part string, change func(*coordinationv1.Lease)) {
 	w.t.Helper()
-	leases, edited := w.client.CoordinationV1().Leases("default"), 0
+	leases, edited := w.api, 0
 	for _, lease := range w.leases.Objects() {
 		if !strings.Contains(lease.Name, part) {
 			continue
 		}
 		for {
 			fresh, err := leases.Get(w.t.Context(), lease.Name, metav1.GetOptions{})
-			if err != nil {
-				w.t.Fatal(err)
-			}
+			noError(w.t, err)
 			change(fresh)
 			if _, err := leases.Update(w.t.Context(), fresh, metav1.UpdateOptions{}); err == nil {
 				edited++
@@ -77,29 +75,27 @@ func TestLeasesThatSomebodyChangesAreMended(t *testing.T) {
 					synctest.Test(t, func(t *testing.T) {
 						w := newWorld(t, 0)
 						w.divided = divided
-						for n := range 64 {
-							w.write(n, "1")
-						}
+						w.writeAll("1")
 						a, b := w.start("a", calls(100*time.Millisecond, false)), w.start("b", calls(100*time.Millisecond, false))
 						w.settled(20 * time.Second)
 						w.balanced(a, b)
 						w.edit(part, edits[what])
 						w.settled(90 * time.Second)
 						w.balanced(a, b)
-						for n := range 64 {
-							w.write(n, "2")
-						}
+						w.writeAll("2")
 						c := w.start("c", calls(100*time.Millisecond, false))
 						w.settled(time.Minute)
 						w.balanced(a, b, c)
-						before := a.link.writes.Load() + b.link.writes.Load() + c.link.writes.Load()
-						reports := len(a.took()) + len(b.took()) + len(c.took())
-						w.settled(time.Minute)
-						if n := a.link.writes.Load() + b.link.writes.Load() + c.link.writes.Load() - before; n > 40 {
-							t.Errorf("the replicas make %d writes in a minute", n)
+						sums := func() (writes int64, reports int) {
+							for _, r := range []*replica{a, b, c} {
+								writes, reports = writes+r.link.writes.Load(), reports+len(r.took())
+							}
+							return writes, reports
 						}
-						if n := len(a.took()) + len(b.took()) + len(c.took()) - reports; n > 0 {
-							t.Errorf("the replicas report %d errors in a minute: %v", n, a.took())
+						writes, reports := sums()
+						w.settled(time.Minute)
+						if w, r := sums(); w > writes+40 || r > reports {
+							t.Errorf("in a minute the replicas make %d writes, and report %d errors: %v", w-writes, r-reports, a.took())
 						}
 						for _, r := range []*replica{a, b, c} {
 							r.stop()
@@ -133,7 +129,6 @@ func TestASessionThatIsEndedEndsItsCallsAtOnce(t *testing.T) {
 		}
 		w.settled(time.Minute)
 		w.balanced(a)
-		a.stop()
 	})
 }
 
@@ -147,9 +142,7 @@ func TestLeasesOfARestoredServerAreBelieved(t *testing.T) {
 		c := w.start("c") // the backup does not know it
 		w.settled(30 * time.Minute)
 		w.leases.SetFaults(informertest.Faults{Down: true})
-		if err := w.leases.Restore(backup); err != nil {
-			t.Fatal(err)
-		}
+		noError(t, w.leases.Restore(backup))
 		time.Sleep(10 * time.Second) // a replica of which no request fails notices a restore at its next list only
 		w.leases.SetFaults(informertest.Faults{})
 		w.settled(2 * time.Minute)
@@ -165,7 +158,5 @@ func TestLeasesOfARestoredServerAreBelieved(t *testing.T) {
 		c.stop()
 		w.settled(time.Minute)
 		w.balanced(d)
-		d.stop()
-		a.ended()
 	})
 }

@@ -39,42 +39,8 @@ func TestReplicasShareTheBuckets(t *testing.T) {
 		if left := w.leases.Objects(); len(left) != 16 {
 			t.Errorf("%d Leases are left, want those of the 16 buckets", len(left))
 		}
-		for _, r := range []*replica{a, b, c} {
-			if errs := r.took(); len(errs) > 0 {
-				t.Errorf("%s reports %v", r.name, errs)
-			}
-		}
+		w.quiet(a, b, c)
 	})
-}
-
-func TestAReplicaThatDiesIsReplaced(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, 100)
-		a, b := w.start("a"), w.start("b")
-		w.settled(2 * time.Second)
-		w.balanced(a, b)
-		a.crash()
-		for n := range 100 {
-			w.write(n, "2")
-		}
-		w.settled(16 * time.Second)
-		w.balanced(b)
-		b.stop()
-	})
-}
-
-// Answers to requests and events of the Leases come in any order.
-func TestReplicasThatStartTogetherShareTheBuckets(t *testing.T) {
-	for range 30 {
-		synctest.Test(t, func(t *testing.T) {
-			w := newWorld(t, 32)
-			a, b := w.start("a"), w.start("b")
-			w.settled(10 * time.Second)
-			w.balanced(a, b)
-			a.stop()
-			b.stop()
-		})
-	}
 }
 
 // The API server has given a bucket to a replica that does not know it, because the answer was lost. Others
@@ -91,9 +57,6 @@ func TestABucketThatAReplicaDoesNotKnowToHaveIsLetGo(t *testing.T) {
 		b.link.loses.Store(false)
 		w.settled(time.Minute)
 		w.balanced(a, b, c)
-		for _, r := range []*replica{a, b, c} {
-			r.stop()
-		}
 	})
 }
 
@@ -123,7 +86,6 @@ func TestAReplicaThatIsStoppedWhileItJoinsLeavesNothing(t *testing.T) {
 					t.Errorf("the Lease %s is left", lease.Name)
 				}
 			}
-			a.stop()
 		})
 	}
 }
@@ -144,6 +106,5 @@ func TestSessionsThatCannotBeginLeaveNoLease(t *testing.T) {
 		if errs := a.took(); len(errs) == 0 || !strings.Contains(errs[0].Error(), "set test: joining: forbidden") {
 			t.Errorf("a reports %v", errs)
 		}
-		a.stop()
 	})
 }

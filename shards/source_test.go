@@ -12,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/customcacheinformer/informer"
@@ -20,16 +21,6 @@ import (
 	"github.com/customcacheinformer/informer/internal/sharding"
 	"github.com/customcacheinformer/informer/shards"
 )
-
-// newDividedWorld returns a world whose replicas cache their own objects only.
-func newDividedWorld(t *testing.T, objects int) *world {
-	w := newWorld(t, 0)
-	w.divided = true
-	for n := range objects {
-		w.write(n, "1")
-	}
-	return w
-}
 
 func TestReplicasCacheTheirOwnObjects(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -54,9 +45,7 @@ func TestReplicasCacheTheirOwnObjects(t *testing.T) {
 			w.write(n, "2")
 		}
 		w.settled(time.Second)
-		if _, err := w.objects.Delete(w.key(7)); err != nil {
-			t.Fatal(err)
-		}
+		w.remove(7)
 		a.crash()
 		w.settled(2 * time.Minute)
 		w.apart(b, c)
@@ -64,11 +53,7 @@ func TestReplicasCacheTheirOwnObjects(t *testing.T) {
 		w.settled(time.Minute)
 		w.apart(c)
 		c.stop()
-		for _, r := range []*replica{b, c} {
-			if errs := r.took(); len(errs) > 0 {
-				t.Errorf("%s reports %v", r.name, errs)
-			}
-		}
+		w.quiet(b, c)
 	})
 }
 
@@ -92,9 +77,6 @@ func TestReplicasCacheAboutAsManyObjects(t *testing.T) {
 					t.Errorf("of %d replicas, %s has %d of %d objects", len(all), r.name, n, total)
 				}
 			}
-		}
-		for _, r := range all {
-			r.stop()
 		}
 	})
 }
@@ -128,7 +110,6 @@ func TestABucketThatComesBackSoonIsNotListedAgain(t *testing.T) {
 		}
 		w.settled(time.Second)
 		w.apart(a)
-		a.stop()
 	})
 }
 
@@ -163,8 +144,6 @@ func TestABucketThatComesBackSoonDoesNotWaitForAnEvent(t *testing.T) {
 				}
 			}
 			w.apart(a, b)
-			a.stop()
-			b.stop()
 		})
 	}
 }
@@ -202,8 +181,6 @@ func TestASelectorThatTheServerRefusesIsLeftOut(t *testing.T) {
 				if server.asked.Load() == 0 {
 					t.Error("no request had a selector")
 				}
-				a.stop()
-				b.stop()
 			})
 		})
 	}
@@ -214,7 +191,8 @@ func TestAnotherServerIsNoticedAtItsFirstWatch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newDividedWorld(t, 100)
 		server := &selecting{}
-		a, b := w.start("a", server.serves), w.start("b")
+		a := w.start("a", server.serves)
+		w.start("b")
 		w.settled(time.Minute)
 		for n, ignores := range []bool{true, false, true, false} {
 			server.ignores.Store(ignores)
@@ -225,8 +203,6 @@ func TestAnotherServerIsNoticedAtItsFirstWatch(t *testing.T) {
 				t.Errorf("the server ignores selectors: %v, and Health shows %q", ignores, got)
 			}
 		}
-		a.stop()
-		b.stop()
 	})
 }
 
@@ -235,10 +211,8 @@ func TestSourceChecksItsArguments(t *testing.T) {
 		w := newDividedWorld(t, 1)
 		all := informer.ListWatch(w.client.CoreV1().ConfigMaps(""))
 		opts := options("a")
-		whole, err := shards.New(w.client.CoordinationV1().Leases("default"), opts)
-		if err != nil {
-			t.Fatal(err)
-		}
+		whole, err := shards.New(w.api, opts)
+		noError(t, err)
 		if _, err := whole.Source(all); err == nil || !strings.Contains(err.Error(), "Options.ByNamespace is not set") {
 			t.Errorf("without ByNamespace: %v", err)
 		}
@@ -250,8 +224,18 @@ func TestSourceChecksItsArguments(t *testing.T) {
 		if _, err := r.set.Source(all); !errors.Is(err, informer.ErrAlreadyRun) {
 			t.Errorf("after Run: %v", err)
 		}
-		r.stop()
 	})
+}
+
+// divides returns a set, which does not run, and its source of the objects.
+func (w *world) divides() (*shards.Set, cache.ListerWatcher) {
+	opts := options("a")
+	opts.ByNamespace = true
+	set, err := shards.New(w.api, opts)
+	noError(w.t, err)
+	own, err := set.Source(w.objects)
+	noError(w.t, err)
+	return set, own
 }
 
 func TestASourceThatNobodyReadsIsAnError(t *testing.T) {
@@ -260,41 +244,23 @@ func TestASourceThatNobodyReadsIsAnError(t *testing.T) {
 		r := w.start("a", func(_ *shards.Options, r *replica) { r.extra = true })
 		time.Sleep(time.Second)
 		r.reports("source 2 of Source: no informer that has started reads it")
-		r.kill()
-		r.ended()
+		r.crash()
 	})
 }
 
 func TestASourceThatTwoInformersReadIsAnError(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newDividedWorld(t, 1)
-		opts := options("a")
-		opts.ByNamespace = true
-		set, err := shards.New(w.client.CoordinationV1().Leases("default"), opts)
-		if err != nil {
-			t.Fatal(err)
-		}
-		own, err := set.Source(w.objects)
-		if err != nil {
-			t.Fatal(err)
-		}
+		set, own := w.divides()
 		var group informer.Group
 		for _, name := range []string{"one", "two"} {
 			inf, err := informer.NewFrom(own, informer.Options[*corev1.ConfigMap]{Name: name})
-			if err != nil {
-				t.Fatal(err)
-			}
+			noError(t, err)
 			c, err := enqueue.NewController(nothing, enqueue.Options{Name: name + " keys", Shards: set}, enqueue.For(inf))
-			if err != nil {
-				t.Fatal(err)
-			}
-			if err := errors.Join(group.Add(inf), group.Add(c)); err != nil {
-				t.Fatal(err)
-			}
+			noError(t, err)
+			noError(t, errors.Join(group.Add(inf), group.Add(c)))
 		}
-		if err := group.Add(set); err != nil {
-			t.Fatal(err)
-		}
+		noError(t, group.Add(set))
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
 		if err := group.Run(ctx); err == nil || !strings.Contains(err.Error(), "source 1 of Source: two informers read it") {
@@ -307,20 +273,9 @@ func TestASourceThatTwoInformersReadIsAnError(t *testing.T) {
 func TestASourceOfASetThatDoesNotRunDeliversNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newDividedWorld(t, 10)
-		opts := options("a")
-		opts.ByNamespace = true
-		set, err := shards.New(w.client.CoordinationV1().Leases("default"), opts)
-		if err != nil {
-			t.Fatal(err)
-		}
-		own, err := set.Source(w.objects)
-		if err != nil {
-			t.Fatal(err)
-		}
+		_, own := w.divides()
 		inf, err := informer.NewFrom(own, informer.Options[*corev1.ConfigMap]{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		noError(t, err)
 		informertest.Run(t, inf)
 		w.writeAll("2")
 		time.Sleep(time.Minute)
@@ -328,15 +283,6 @@ func TestASourceOfASetThatDoesNotRunDeliversNothing(t *testing.T) {
 			t.Errorf("it has %d objects, and has dropped %d", h.Objects, h.Foreign)
 		}
 	})
-}
-
-// reports expects that the replica reports one error, which has a text.
-func (r *replica) reports(text string) {
-	r.world.t.Helper()
-	synctest.Wait()
-	if errs := r.took(); len(errs) != 1 || !strings.Contains(errs[0].Error(), text) {
-		r.world.t.Errorf("%s reports %v, want %q", r.name, errs, text)
-	}
 }
 
 // source returns the source of all of a replica's ConfigMaps.
@@ -363,3 +309,5 @@ func (r *replica) newCache(opts informer.Options[*corev1.ConfigMap]) (*informer.
 	}
 	return informer.NewFrom(own, opts)
 }
+
+func nothing(context.Context, types.NamespacedName) (time.Duration, error) { return 0, nil }

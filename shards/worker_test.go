@@ -55,7 +55,7 @@ func (a *alone) join(name string) (err error) {
 	return err
 }
 
-// run runs the set, and the controller if there is one, until stop is called, which checks that both end.
+// run runs the set and the controller until stop is called, which checks that both end.
 func (a *alone) run() (stop func()) {
 	ctx, cancel := context.WithCancel(a.t.Context())
 	done := make(chan error, 2)
@@ -63,11 +63,7 @@ func (a *alone) run() (stop func()) {
 	go func() { done <- a.controller.Run(ctx) }()
 	return func() {
 		cancel()
-		for range 2 {
-			if err := <-done; err != nil {
-				a.t.Error(err)
-			}
-		}
+		noError(a.t, errors.Join(<-done, <-done))
 	}
 }
 
@@ -82,10 +78,8 @@ func (a *alone) refused(err error, want string) {
 func TestASetEndsWithItsController(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, 1)
-		a := newAlone(t, w.objects, w.client.CoordinationV1().Leases("default"))
-		if err := a.join("worker"); err != nil {
-			t.Fatal(err)
-		}
+		a := newAlone(t, w.objects, w.api)
+		noError(t, a.join("worker"))
 		stop := a.run()
 		time.Sleep(time.Second)
 		if n, calls := a.set.Health().Owned, a.controller.Health().Succeeded; n != 16 || calls == 0 {
@@ -103,11 +97,9 @@ func TestASetEndsWithItsController(t *testing.T) {
 func TestASetRefusesControllersThatCannotJoin(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, 0)
-		a := newAlone(t, w.objects, w.client.CoordinationV1().Leases("default"))
+		a := newAlone(t, w.objects, w.api)
 		a.refused(a.set.Run(t.Context()), "set test: no worker has joined")
-		if err := a.join("worker"); err != nil {
-			t.Fatal(err)
-		}
+		noError(t, a.join("worker"))
 		joined := a.controller
 		a.refused(a.join("worker"), `another worker has the name "worker"`)
 		a.controller = joined
@@ -137,10 +129,8 @@ func TestASetRefusesControllersThatCannotJoin(t *testing.T) {
 func TestWaitForSyncEndsWithTheSet(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, 0)
-		a := newAlone(t, w.objects, &link{LeaseInterface: w.client.CoordinationV1().Leases("default"), world: w, isCut: true})
-		if err := a.join("worker"); err != nil {
-			t.Fatal(err)
-		}
+		a := newAlone(t, w.objects, &link{LeaseInterface: w.api, world: w, isCut: true})
+		noError(t, a.join("worker"))
 		waited := make(chan error)
 		stop := a.run()
 		go func() { waited <- a.set.WaitForSync(t.Context()) }()

@@ -17,9 +17,9 @@ import (
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes/fake"
+	coordinationclient "k8s.io/client-go/kubernetes/typed/coordination/v1"
 
 	"github.com/customcacheinformer/informer"
 	"github.com/customcacheinformer/informer/enqueue"
@@ -37,6 +37,7 @@ type world struct {
 	leases  *informertest.Source[*coordinationv1.Lease]
 	objects *informertest.Source[*corev1.ConfigMap]
 	client  *fake.Clientset
+	api     coordinationclient.LeaseInterface
 	divided bool // by namespace: each replica caches its objects only
 
 	mu       sync.Mutex
@@ -62,10 +63,28 @@ func newWorld(t *testing.T, objects int) *world {
 		read: map[string]int{}, tokens: map[int]int64{}, extra: map[string]map[string]string{}, traces: map[string][]string{},
 	}
 	w.leases.Serve(&w.client.Fake, "leases", &coordinationv1.LeaseList{})
+	w.api = w.client.CoordinationV1().Leases("default")
 	for n := range objects {
 		w.write(n, "1")
 	}
 	return w
+}
+
+// newDividedWorld returns a world whose replicas cache their own objects only.
+func newDividedWorld(t *testing.T, objects int) *world {
+	w := newWorld(t, 0)
+	w.divided = true
+	for n := range objects {
+		w.write(n, "1")
+	}
+	return w
+}
+
+func noError(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
 }
 
 // traceLocked notes something that happened to an object.
@@ -79,9 +98,22 @@ func now() time.Duration { return time.Since(time.Date(2000, 1, 1, 0, 0, 0, 0, t
 func name(n int) string { return fmt.Sprint("object-", n) }
 
 func (w *world) write(n int, value string) {
-	w.objects.Apply(&corev1.ConfigMap{
-		ObjectMeta: metav1.ObjectMeta{Namespace: w.key(n).Namespace, Name: name(n)}, Data: map[string]string{"value": value},
-	})
+	obj := configMap(name(n), value)
+	obj.Namespace = w.key(n).Namespace
+	w.objects.Apply(obj)
+}
+
+// writeAll changes 64 objects.
+func (w *world) writeAll(value string) {
+	for n := range 64 {
+		w.write(n, value)
+	}
+}
+
+func (w *world) remove(n int) {
+	w.t.Helper()
+	_, err := w.objects.Delete(w.key(n))
+	noError(w.t, err)
 }
 
 // key returns the key of an object.
@@ -109,8 +141,8 @@ type replica struct {
 	again  time.Duration         // what calls ask for
 	inCall func(context.Context) // is called in each call, if it is not nil
 	kill   context.CancelFunc
-	dead   bool // killed: nothing of it counts any more; protected by world.mu
-	done   chan error
+	dead   bool         // killed: nothing of it counts any more; protected by world.mu
+	wait   func() error // for its end
 
 	mu     sync.Mutex
 	errors []error
@@ -122,9 +154,10 @@ func options(name string) shards.Options {
 	return shards.Options{Name: "test", Identity: name, Buckets: 16, DrainTimeout: 20 * time.Second}
 }
 
+// start starts a replica, which the end of the test stops.
 func (w *world) start(name string, change ...func(*shards.Options, *replica)) *replica {
 	w.t.Helper()
-	r := &replica{world: w, name: name, link: &link{LeaseInterface: w.client.CoordinationV1().Leases("default"), objects: w.objects, world: w}, done: make(chan error, 1), told: map[types.UID]bool{}}
+	r := &replica{world: w, name: name, link: &link{LeaseInterface: w.api, objects: w.objects, world: w}, told: map[types.UID]bool{}}
 	opts := options(name)
 	opts.ByNamespace = w.divided
 	for _, f := range change {
@@ -134,45 +167,38 @@ func (w *world) start(name string, change ...func(*shards.Options, *replica)) *r
 	if r.set, err = shards.New(r.link, opts); err != nil {
 		w.t.Fatal(err)
 	}
-	inf, err := r.newCache(informer.Options[*corev1.ConfigMap]{Name: "configmaps"})
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	r.cache = inf
-	_, err = inf.AddWatcher(informer.WatcherFuncs[*corev1.ConfigMap]{DeleteFunc: func(_ context.Context, e informer.Event[*corev1.ConfigMap]) error {
+	r.cache, err = r.newCache(informer.Options[*corev1.ConfigMap]{Name: "configmaps"})
+	noError(w.t, err)
+	_, err = r.cache.AddWatcher(informer.WatcherFuncs[*corev1.ConfigMap]{DeleteFunc: func(_ context.Context, e informer.Event[*corev1.ConfigMap]) error {
 		r.mu.Lock()
 		defer r.mu.Unlock()
 		r.told[e.Old.UID] = true
 		return nil
 	}}, informer.WatcherOptions{})
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	noError(w.t, err)
 	reconcile := func(ctx context.Context, key types.NamespacedName) (time.Duration, error) {
 		if r.inCall != nil {
 			r.inCall(ctx)
 		}
-		return r.again, r.reconcile(ctx, inf, key)
+		return r.again, r.reconcile(ctx, key)
 	}
-	c, err := enqueue.NewController(reconcile, enqueue.Options{Name: cmp.Or(r.named, "objects"), Workers: 4, CallTimeout: time.Hour, Shards: r.set}, enqueue.For(inf))
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	c, err := enqueue.NewController(reconcile, enqueue.Options{Name: cmp.Or(r.named, "objects"), Workers: 4, CallTimeout: time.Hour, Shards: r.set}, enqueue.For(r.cache))
+	noError(w.t, err)
 	r.group = &informer.Group{ErrorHandler: func(_ context.Context, err error) {
 		r.mu.Lock()
 		defer r.mu.Unlock()
 		r.errors = append(r.errors, err)
 	}}
-	if err := errors.Join(r.group.Add(inf), r.group.Add(c), r.group.Add(r.set)); err != nil {
-		w.t.Fatal(err)
-	}
+	noError(w.t, errors.Join(r.group.Add(r.cache), r.group.Add(c), r.group.Add(r.set)))
 	for _, name := range r.more {
 		r.control(name)
 	}
 	w.any = r
-	ctx, cancel := context.WithCancel(w.t.Context())
-	r.kill = cancel
-	go func() { r.done <- r.group.Run(ctx) }()
+	ctx, cancel := context.WithCancel(context.WithoutCancel(w.t.Context()))
+	done := make(chan error, 1)
+	go func() { done <- r.group.Run(ctx) }()
+	r.kill, r.wait = cancel, sync.OnceValue(func() error { return <-done })
+	w.t.Cleanup(r.stop)
 	return r
 }
 
@@ -195,9 +221,7 @@ func (r *replica) control(name string) {
 		}
 		return 0, err
 	}, enqueue.Options{Name: name, Shards: r.set}, enqueue.For(r.cache))
-	if err := errors.Join(err, r.group.Add(c)); err != nil {
-		w.t.Fatal(err)
-	}
+	noError(w.t, errors.Join(err, r.group.Add(c)))
 }
 
 // waiting returns how many objects have a state that the controller of that name has not reconciled.
@@ -223,8 +247,8 @@ func (r *replica) toldOf(uid types.UID) bool {
 func (r *replica) stop() {
 	r.world.t.Helper()
 	r.kill()
-	if err := <-r.done; err != nil {
-		r.world.t.Error(err)
+	if err := r.wait(); err != nil && !r.dead {
+		r.world.t.Errorf("%s ended with %v", r.name, err)
 	}
 }
 
@@ -243,7 +267,15 @@ func (r *replica) crash() {
 
 func (r *replica) owned() int { return r.set.Health().Owned }
 
-func (r *replica) reconcile(ctx context.Context, inf *informer.CustomCacheInformer[*corev1.ConfigMap], key types.NamespacedName) error {
+// first returns the first object that is in a bucket of the replica.
+func (r *replica) first() (n int) {
+	for !sharding.Of(r.set).Has(r.world.bucket(name(n))) {
+		n++
+	}
+	return n
+}
+
+func (r *replica) reconcile(ctx context.Context, key types.NamespacedName) error {
 	w := r.world
 	w.mu.Lock()
 	if r.dead {
@@ -256,13 +288,12 @@ func (r *replica) reconcile(ctx context.Context, inf *informer.CustomCacheInform
 	w.calls[key.Name] = r.name
 	w.traceLocked(key.Name, "call by %s begins", r.name)
 	w.mu.Unlock()
-	obj, exists, err := inf.Get(key)
+	obj, exists, err := r.cache.Get(key)
 	if err != nil {
 		return err
 	}
-	quick := r.quick != nil && r.quick(key.String())
 	switch {
-	case quick:
+	case r.quick != nil && r.quick(key.String()):
 		err = ctx.Err()
 	case r.deaf.Load():
 		err = sleep(context.Background(), r.slow)
@@ -379,15 +410,35 @@ func (r *replica) took() []error {
 
 func (w *world) bucket(name string) int {
 	n, err := strconv.Atoi(strings.TrimPrefix(name, "object-"))
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	noError(w.t, err)
 	return sharding.Of(w.any.set).Bucket(w.key(n).String())
 }
 
-// ended waits until a replica has ended, in whatever way.
-func (r *replica) ended() {
-	if err := <-r.done; err != nil {
-		r.world.t.Log(r.name, "ended with", err)
+// quiet checks that replicas have reported no error.
+func (w *world) quiet(replicas ...*replica) {
+	w.t.Helper()
+	for _, r := range replicas {
+		if errs := r.took(); len(errs) > 0 {
+			w.t.Errorf("%s reports %v", r.name, errs)
+		}
+	}
+}
+
+// reports checks that the replica has reported one error, which has a text.
+func (r *replica) reports(text string) {
+	r.world.t.Helper()
+	synctest.Wait()
+	if errs := r.took(); len(errs) != 1 || !strings.Contains(errs[0].Error(), text) {
+		r.world.t.Errorf("%s reports %v, want %q", r.name, errs, text)
+	}
+}
+
+// handled checks that the delete of an object is reconciled.
+func (w *world) handled(name string) {
+	w.t.Helper()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.deleted[name] == 0 {
+		w.t.Errorf("the delete of %s is not reconciled:\n%s", name, strings.Join(w.traces[name], "\n"))
 	}
 }
