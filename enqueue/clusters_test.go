@@ -15,12 +15,12 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes/fake"
 
 	"github.com/customcacheinformer/informer"
 	"github.com/customcacheinformer/informer/enqueue"
 	"github.com/customcacheinformer/informer/informertest"
+	"github.com/customcacheinformer/informer/internal/testkit"
 	"github.com/customcacheinformer/informer/shards"
 )
 
@@ -35,16 +35,12 @@ type fleet struct {
 }
 
 func newFleet(t *testing.T, clusters ...string) *fleet {
-	pods, err := informer.NewOverClusters(informer.Options[*corev1.Pod]{ErrorHandler: func(context.Context, error) {}}, informer.ClusterOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	pods, err := informer.NewOverClusters(informer.Options[*corev1.Pod]{ErrorHandler: testkit.Ignore}, informer.ClusterOptions{})
+	noError(t, err)
 	f := &fleet{t: t, pods: pods, sources: map[string]*informertest.Source[*corev1.Pod]{}}
 	for _, name := range clusters {
 		f.sources[name] = informertest.NewSource[*corev1.Pod]()
-		if err := pods.Engage(name, informer.ClusterSource{Source: f.sources[name]}); err != nil {
-			t.Fatal(err)
-		}
+		noError(t, pods.Engage(name, informer.ClusterSource{Source: f.sources[name]}))
 	}
 	return f
 }
@@ -52,15 +48,11 @@ func newFleet(t *testing.T, clusters ...string) *fleet {
 // run runs a controller, and returns it.
 func (f *fleet) run(reconcile func(context.Context, enqueue.Key) (time.Duration, error), opts enqueue.Options, sources ...enqueue.Source[enqueue.Key]) *enqueue.Controller[enqueue.Key] {
 	f.t.Helper()
-	opts.Name, opts.ErrorHandler = "fleet", func(context.Context, error) {}
+	opts.Name, opts.ErrorHandler = "fleet", testkit.Ignore
 	c, err := enqueue.NewController(reconcile, opts, sources...)
-	if err != nil {
-		f.t.Fatal(err)
-	}
+	noError(f.t, err)
 	var group informer.Group
-	if err := errors.Join(group.Add(f.pods), group.Add(c)); err != nil {
-		f.t.Fatal(err)
-	}
+	noError(f.t, errors.Join(group.Add(f.pods), group.Add(c)))
 	ctx, stop := context.WithCancel(context.Background())
 	done := make(chan error)
 	go func() { done <- group.Run(ctx) }()
@@ -106,7 +98,7 @@ func TestKeysHaveClusters(t *testing.T) {
 			enqueue.InClusters(enqueue.For(f.pods.CustomCacheInformer, enqueue.Labels)),
 			enqueue.InClusters(enqueue.Owns(f.pods.CustomCacheInformer, enqueue.Owners{Kind: schema.GroupKind{Group: "apps", Kind: "ReplicaSet"}})),
 			enqueue.WatchesIn(f.pods.CustomCacheInformer, func(_ context.Context, cluster string, pod *corev1.Pod) ([]enqueue.Key, error) {
-				return []enqueue.Key{{Cluster: cluster, NamespacedName: types.NamespacedName{Name: "node-of-" + pod.Name}}}, nil
+				return []enqueue.Key{{Cluster: cluster, NamespacedName: key{Name: "node-of-" + pod.Name}}}, nil
 			}).With(informer.WatcherOptions{Name: "nodes"}),
 		)
 		f.sources["east"].Apply(pod("a", owned))
@@ -114,13 +106,11 @@ func TestKeysHaveClusters(t *testing.T) {
 		f.called()
 		close(elected) // the keys of all objects, with equal names in two clusters
 		f.called("east|/node-of-a", "east|ns/a", "east|ns/owner", "west|/node-of-a", "west|ns/a")
-		if _, err := f.sources["west"].Delete(types.NamespacedName{Namespace: "ns", Name: "a"}); err != nil {
-			t.Fatal(err)
-		}
+		_, err := f.sources["west"].Delete(key{Namespace: "ns", Name: "a"})
+		noError(t, err)
 		f.called("west|/node-of-a", "west|ns/a")
-		if _, err := f.pods.Disengage("east", informer.LeaveDeleted); err != nil {
-			t.Fatal(err)
-		}
+		_, err = f.pods.Disengage("east", informer.LeaveDeleted)
+		noError(t, err)
 		f.called("east|/node-of-a", "east|ns/a", "east|ns/owner")
 	})
 }
@@ -145,14 +135,11 @@ func TestAKeyOfAClusterThatIsNotEngaged(t *testing.T) {
 		if h := c.Health(); h.GaveUp != 0 || h.Failing != 1 {
 			t.Errorf("while another informer does not read the cluster: %+v", h)
 		}
-		if err := others.pods.Engage("east", informer.ClusterSource{Source: f.sources["east"]}); err != nil {
-			t.Fatal(err)
-		}
+		noError(t, others.pods.Engage("east", informer.ClusterSource{Source: f.sources["east"]}))
 		time.Sleep(time.Minute)
 		f.called("east|ns/a")
-		if _, err := f.pods.Disengage("east", informer.LeaveDeleted); err != nil {
-			t.Fatal(err)
-		}
+		_, err := f.pods.Disengage("east", informer.LeaveDeleted)
+		noError(t, err)
 		time.Sleep(time.Hour)
 		f.called("east|ns/a")
 		if h := c.Health(); h.Failed != 1 || h.GaveUp != 0 || h.Failing != 0 {
@@ -167,18 +154,14 @@ func TestAKeyWithoutAClusterFailsForGood(t *testing.T) {
 		source, others := informertest.NewSource[*corev1.Pod](), newFleet(t)
 		source.Apply(pod("a"))
 		one, err := informer.NewFrom(source, informer.Options[*corev1.Pod]{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		noError(t, err)
 		calls := 0
-		c, err := enqueue.NewController(func(context.Context, types.NamespacedName) (time.Duration, error) {
+		c, err := enqueue.NewController(func(context.Context, key) (time.Duration, error) {
 			calls++
 			_, err := others.pods.In("west").List("", nil)
 			return 0, err
-		}, enqueue.Options{Name: "one", ErrorHandler: func(context.Context, error) {}}, enqueue.For(one))
-		if err != nil {
-			t.Fatal(err)
-		}
+		}, enqueue.Options{Name: "one", ErrorHandler: testkit.Ignore}, enqueue.For(one))
+		noError(t, err)
 		informertest.Run(t, others.pods)
 		informertest.Run(t, one)
 		informertest.Run(t, c)
@@ -193,11 +176,9 @@ func TestSourcesThatDoNotFitTheInformer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFleet(t)
 		one, err := informer.NewFrom(informertest.NewSource[*corev1.Pod](), informer.Options[*corev1.Pod]{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		noError(t, err)
 		many := f.pods.CustomCacheInformer
-		keys := func(context.Context, *corev1.Pod) ([]types.NamespacedName, error) { return nil, nil }
+		keys := func(context.Context, *corev1.Pod) ([]key, error) { return nil, nil }
 		try := func(says string, opts enqueue.Options, sources ...enqueue.Source[enqueue.Key]) {
 			t.Helper()
 			opts.Name = "x"
@@ -210,12 +191,10 @@ func TestSourcesThatDoNotFitTheInformer(t *testing.T) {
 		try("the informer is nil", enqueue.Options{}, enqueue.InClusters(enqueue.For[*corev1.Pod](nil)))
 		try("keys is nil", enqueue.Options{}, enqueue.WatchesIn[*corev1.Pod, enqueue.Key](many, nil))
 		set, err := shards.New(fake.NewClientset().CoordinationV1().Leases("default"), shards.Options{Name: "set", Identity: "replica", ByNamespace: true})
-		if err != nil {
-			t.Fatal(err)
-		}
+		noError(t, err)
 		try("divides by namespace, which keys of type enqueue.Key do not allow", enqueue.Options{Shards: set}, enqueue.InClusters(enqueue.For(many)))
-		reconcile := func(context.Context, types.NamespacedName) (time.Duration, error) { return 0, nil }
-		for _, s := range []enqueue.Source[types.NamespacedName]{enqueue.For(many), enqueue.Watches(many, keys)} {
+		reconcile := func(context.Context, key) (time.Duration, error) { return 0, nil }
+		for _, s := range []enqueue.Source[key]{enqueue.For(many), enqueue.Watches(many, keys)} {
 			if _, err := enqueue.NewController(reconcile, enqueue.Options{Name: "x"}, s); err == nil || !strings.Contains(err.Error(), "use InClusters or WatchesIn") {
 				t.Errorf("got %v", err)
 			}

@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -17,43 +19,55 @@ import (
 	"github.com/customcacheinformer/informer"
 	"github.com/customcacheinformer/informer/enqueue"
 	"github.com/customcacheinformer/informer/informertest"
+	"github.com/customcacheinformer/informer/internal/testkit"
 )
 
-type key = types.NamespacedName
+type (
+	key         = types.NamespacedName
+	podInformer = informer.CustomCacheInformer[*corev1.Pod]
+)
 
 func nothing(context.Context, key) (time.Duration, error) { return 0, nil }
 
 // newPods returns an informer of that name, which is not run.
-func newPods(t *testing.T, name string, source *informertest.Source[*corev1.Pod]) *informer.CustomCacheInformer[*corev1.Pod] {
+func newPods(t *testing.T, name string, source *informertest.Source[*corev1.Pod]) *podInformer {
 	t.Helper()
-	pods, err := informer.NewFrom(source, informer.Options[*corev1.Pod]{Name: name, ErrorHandler: func(context.Context, error) {}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	pods, err := informer.NewFrom(source, informer.Options[*corev1.Pod]{Name: name, ErrorHandler: testkit.Ignore})
+	noError(t, err)
 	return pods
 }
 
 func newController(t *testing.T, reconcile func(context.Context, key) (time.Duration, error), opts enqueue.Options, sources ...enqueue.Source[key]) *enqueue.Controller[key] {
 	t.Helper()
 	c, err := enqueue.NewController(reconcile, opts, sources...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	return c
 }
 
-// runGroup runs a group of members until stop is called.
-func runGroup(t *testing.T, group *informer.Group, members ...informer.Member) (stop func() error) {
+// runGroup runs a group of members until stop is called, or until the end of the test.
+func runGroup(t *testing.T, group *informer.Group, members ...informer.Member) (stop func()) {
 	t.Helper()
 	for _, m := range members {
-		if err := group.Add(m); err != nil {
-			t.Fatal(err)
-		}
+		noError(t, group.Add(m))
 	}
-	ctx, cancel := context.WithCancel(t.Context())
+	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
 	done := make(chan error, 1)
 	go func() { done <- group.Run(ctx) }()
-	return func() error { cancel(); return <-done }
+	stop = sync.OnceFunc(func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
+	t.Cleanup(stop)
+	return stop
+}
+
+func noError(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
 }
 
 func TestNewControllerChecksItsArguments(t *testing.T) {
@@ -110,14 +124,12 @@ func TestAControllerStartsWhenWhatItReadsHasSynced(t *testing.T) {
 		// A watcher of another part of the program blocks until the end.
 		blocked := make(chan struct{})
 		_, err := a.AddWatcher(informer.WatcherFunc[*corev1.Pod](func(context.Context, informer.Event[*corev1.Pod]) error { <-blocked; return nil }), informer.WatcherOptions{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		noError(t, err)
 		quick := newController(t, nothing, enqueue.Options{Name: "quick"}, enqueue.For(a))
 		waits := newController(t, nothing, enqueue.Options{Name: "waits"}, enqueue.For(a), enqueue.For(b))
 		reads := newController(t, nothing, enqueue.Options{Name: "reads", Reads: []informer.Member{c}}, enqueue.For(a))
 		var group informer.Group
-		stop := runGroup(t, &group, quick, waits, reads, a, b, c)
+		runGroup(t, &group, quick, waits, reads, a, b, c)
 		time.Sleep(time.Second)
 		synctest.Wait()
 		for name, want := range map[string]bool{"quick": true, "waits": false, "reads": false} {
@@ -139,9 +151,6 @@ func TestAControllerStartsWhenWhatItReadsHasSynced(t *testing.T) {
 			t.Errorf("WaitForSync returned %v, want a *SyncError that names informer b and what is forbidden", err)
 		}
 		close(blocked)
-		if err := stop(); err != nil {
-			t.Error(err)
-		}
 	})
 }
 
@@ -155,26 +164,22 @@ func TestAControllerStopsBeforeItsInformers(t *testing.T) {
 			<-returns
 			return 0, ctx.Err()
 		}, enqueue.Options{Name: "website"}, enqueue.For(pods))
-		var group informer.Group
-		stop := runGroup(t, &group, pods, c) // the informer was added first
+		stop := runGroup(t, &informer.Group{}, pods, c) // the informer was added first
 		time.Sleep(time.Second)
-		done := make(chan error)
-		go func() { done <- stop() }()
+		go stop()
 		time.Sleep(time.Minute)
-		synctest.Wait()
 		if !c.Health().Stopped || pods.Health().Stopped {
 			t.Errorf("while a call is under way, controller stopped: %v, informer stopped: %v, want true and false", c.Health().Stopped, pods.Health().Stopped)
 		}
-		if _, err := source.Create(pod("b")); err != nil {
-			t.Fatal(err)
-		}
+		source.Apply(pod("b"))
 		synctest.Wait()
 		if _, there, _ := pods.Get(key{Namespace: "ns", Name: "b"}); !there {
 			t.Error("the call can no longer see what happens")
 		}
 		close(returns)
-		if err := <-done; err != nil || !pods.Health().Stopped {
-			t.Errorf("the group ended with %v, informer stopped: %v", err, pods.Health().Stopped)
+		stop()
+		if !pods.Health().Stopped {
+			t.Error("the informer goes on")
 		}
 	})
 }
@@ -182,73 +187,47 @@ func TestAControllerStopsBeforeItsInformers(t *testing.T) {
 // A key that was given up is tried again at its next event, with all of its attempts.
 func TestAKeyThatWasGivenUpBeginsAgainAtItsNextEvent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		source := informertest.NewSource(pod("a"))
-		pods := newPods(t, "pods", source)
-		calls := 0
-		c := newController(t, func(context.Context, key) (time.Duration, error) {
-			if calls++; calls > 5 {
-				return 0, nil
-			}
-			return 0, errors.New("no luck")
-		}, enqueue.Options{Name: "website", MaxAttempts: 3, ErrorHandler: func(context.Context, error) {}}, enqueue.For(pods))
-		var group informer.Group
-		stop := runGroup(t, &group, pods, c)
-		for i, want := range []int{3, 6} {
+		r := start(t, enqueue.Options{MaxAttempts: 3}, returning(slices.Repeat([]result{{err: errors.New("no luck")}}, 5)...))
+		for i, want := range [][]string{{"k@0", "k@1", "k@3"}, {"k@3600", "k@3601", "k@3603"}} {
+			r.add("k")
 			time.Sleep(time.Hour)
-			synctest.Wait()
-			if h := c.Health(); calls != want || h.Failing != 1-i {
-				t.Errorf("%d calls, %d failing keys, want %d and %d", calls, h.Failing, want, 1-i)
+			r.expect(want...)
+			if h := r.Health(); h.Failing != 1-i {
+				t.Errorf("%d failing keys, want %d", h.Failing, 1-i)
 			}
-			changed := pod("a")
-			changed.Labels = map[string]string{"i": fmt.Sprint(i)}
-			if _, err := source.Update(changed); err != nil {
-				t.Fatal(err)
-			}
-		}
-		if err := stop(); err != nil {
-			t.Error(err)
 		}
 	})
 }
 
 func TestALongWaitIsLogged(t *testing.T) {
-	for name, elected := range map[string]bool{"the informers": false, "the election": true} {
+	for name, elected := range map[string]bool{"informer pods": false, "the election": true} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				source := informertest.NewSource[*corev1.Pod]()
-				opts, want, release := enqueue.Options{Name: "website"}, `late=["informer pods"]`, source.Heal
+				var opts enqueue.Options
+				election := make(chan struct{})
 				if elected {
-					c := make(chan struct{})
-					opts.Elected, want, release = c, `late=["the election"]`, func() { close(c) }
-				} else {
-					source.Fail("list", errors.New("not yet"), -1)
-					source.Fail("watch", errors.New("not yet"), -1)
+					opts.Elected = election
 				}
-				pods := newPods(t, "pods", source)
-				c := newController(t, nothing, opts, enqueue.For(pods))
+				r := prepare(t, opts, returning())
+				release := func() { close(election) }
+				if !elected {
+					r.source.SetFaults(informertest.Faults{HoldLists: true, RejectWatchList: true})
+					release = r.source.Heal
+				}
 				ctx, logs := logged(t.Context(), t)
-				ctx, cancel := context.WithCancel(ctx)
-				done := make(chan error, 2)
-				go func() { done <- pods.Run(ctx) }()
-				go func() { done <- c.Run(ctx) }()
+				r.run(ctx)
 				time.Sleep(29 * time.Second)
 				if strings.Contains(logs(), "waiting") {
 					t.Errorf("logged after 29 s:\n%s", logs())
 				}
 				time.Sleep(time.Hour)
-				if n := strings.Count(logs(), "Still waiting"); n != 1 || !strings.Contains(logs(), want) || !strings.Contains(logs(), `queue="website"`) {
-					t.Errorf("after an hour of waiting the log has %d lines, want one with %s:\n%s", n, want, logs())
+				if n := strings.Count(logs(), "Still waiting"); n != 1 || !strings.Contains(logs(), fmt.Sprintf("late=[%q]", name)) || !strings.Contains(logs(), `queue="website"`) {
+					t.Errorf("after an hour of waiting for %s the log has %d lines, want one:\n%s", name, n, logs())
 				}
 				release()
 				time.Sleep(time.Minute)
 				if !strings.Contains(logs(), "The wait is over") {
 					t.Errorf("the end of the wait is not logged:\n%s", logs())
-				}
-				cancel()
-				for range 2 {
-					if err := <-done; err != nil {
-						t.Error(err)
-					}
 				}
 			})
 		})
@@ -259,17 +238,12 @@ func TestTheErrorHandlerOfAGroupReachesAController(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		pods := newPods(t, "pods", informertest.NewSource(pod("a")))
 		c := newController(t, func(context.Context, key) (time.Duration, error) { return 0, informer.ErrPermanent }, enqueue.Options{Name: "website"}, enqueue.For(pods))
-		var reported []error
-		group := informer.Group{ErrorHandler: func(_ context.Context, err error) { reported = append(reported, err) }}
-		stop := runGroup(t, &group, pods, c)
+		var reported testkit.ErrorLog
+		runGroup(t, &informer.Group{ErrorHandler: reported.Handle}, pods, c)
 		time.Sleep(time.Second)
-		synctest.Wait()
 		var failed *enqueue.Error
-		if len(reported) != 1 || !errors.As(reported[0], &failed) || failed.Name != "website" {
-			t.Errorf("reported %v, want one error", reported)
-		}
-		if err := stop(); err != nil {
-			t.Error(err)
+		if errs := reported.Take(); len(errs) != 1 || !errors.As(errs[0], &failed) || failed.Name != "website" {
+			t.Errorf("reported %v, want one error", errs)
 		}
 	})
 }
@@ -279,28 +253,20 @@ func TestWithoutAnErrorHandlerALossOnStandbyIsLogged(t *testing.T) {
 		source := informertest.NewSource(pod("a"), pod("b"))
 		pods := newPods(t, "pods", source)
 		c := newController(t, nothing, enqueue.Options{Name: "website", Elected: make(chan struct{}), StandbyDeletes: 1}, enqueue.For(pods))
+		informertest.Run(t, pods)
 		ctx, log := logged(t.Context(), t)
-		ctx, cancel := context.WithCancel(ctx)
-		var group informer.Group
-		if err := errors.Join(group.Add(c), group.Add(pods)); err != nil {
-			t.Fatal(err)
-		}
-		done := make(chan error, 1)
-		go func() { done <- group.Run(ctx) }()
+		ctx, cancel := context.WithTimeout(ctx, time.Minute)
+		defer cancel()
+		done := make(chan error)
+		go func() { done <- c.Run(ctx) }()
 		for _, name := range []string{"a", "b"} {
 			time.Sleep(time.Second)
-			if _, err := source.Delete(key{Namespace: "ns", Name: name}); err != nil {
-				t.Fatal(err)
-			}
+			_, err := source.Delete(key{Namespace: "ns", Name: name})
+			noError(t, err)
 		}
-		time.Sleep(time.Second)
-		cancel()
-		if err := <-done; err != nil {
-			t.Error(err)
-		}
-		text := log()
-		if n := strings.Count(text, enqueue.ErrStandbyDeletesDropped.Error()); n != 1 || !strings.Contains(text, "website") {
-			t.Errorf("the log has %d lines about the loss, want 1 that names the controller: %s", n, text)
+		noError(t, <-done)
+		if n := strings.Count(log(), enqueue.ErrStandbyDeletesDropped.Error()); n != 1 || !strings.Contains(log(), "website") {
+			t.Errorf("the log has %d lines about the loss, want 1 that names the controller: %s", n, log())
 		}
 	})
 }
@@ -323,22 +289,13 @@ func TestAWaitEndsWhenAControllerIsRemovedThatNobodyRuns(t *testing.T) {
 
 func TestAControllerThatHasEndedQueuesNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		source := informertest.NewSource(pod("a"))
-		pods := newPods(t, "pods", source)
-		ended := newController(t, nothing, enqueue.Options{Name: "ended"}, enqueue.For(pods))
-		ctx, cancel := context.WithCancel(t.Context())
-		cancel()
-		if err := ended.Run(ctx); err != nil {
-			t.Error(err)
-		}
-		var group informer.Group
-		stop := runGroup(t, &group, pods)
-		time.Sleep(time.Second)
-		if h := ended.Health(); h.Queued != 0 || !h.Stopped {
+		r := start(t, enqueue.Options{}, returning())
+		r.stop()
+		synctest.Wait()
+		r.add("k")
+		synctest.Wait()
+		if h := r.Health(); h.Queued != 0 || !h.Stopped {
 			t.Errorf("it has queued %d keys and is stopped: %v, want none and true", h.Queued, h.Stopped)
-		}
-		if err := stop(); err != nil {
-			t.Error(err)
 		}
 	})
 }
@@ -348,7 +305,7 @@ func TestAnUpdateLeadsToTheOwnersBeforeAndAfterIt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		of := func(name string) *corev1.Pod { return pod("p", ownedBy(name)) }
 		p := newProgram(t, of("before"))
-		p.sources = func(pods *informer.CustomCacheInformer[*corev1.Pod]) []enqueue.Source[key] {
+		p.sources = func(pods *podInformer) []enqueue.Source[key] {
 			return []enqueue.Source[key]{enqueue.Owns(pods, enqueue.Owners{Kind: schema.GroupKind{Group: "apps", Kind: "ReplicaSet"}})}
 		}
 		p.start()
@@ -365,7 +322,7 @@ func TestTheWatchersOfAControllerHaveItsName(t *testing.T) {
 	owners := enqueue.Owners{Kind: schema.GroupKind{Kind: "Website"}}
 	newController(t, nothing, enqueue.Options{Name: "website"},
 		enqueue.For(pods), enqueue.Owns(pods, owners), enqueue.For(others), enqueue.For(others).With(informer.WatcherOptions{Name: "mine"}))
-	for inf, want := range map[*informer.CustomCacheInformer[*corev1.Pod]]string{pods: "[website website-2]", others: "[mine website]"} {
+	for inf, want := range map[*podInformer]string{pods: "[website website-2]", others: "[mine website]"} {
 		var names []string
 		for _, w := range inf.Health().Watchers {
 			names = append(names, w.Name)

@@ -3,20 +3,18 @@ package enqueue_test
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/customcacheinformer/informer"
 	"github.com/customcacheinformer/informer/enqueue"
 	"github.com/customcacheinformer/informer/informertest"
+	"github.com/customcacheinformer/informer/internal/testkit"
 )
 
 // reconcileFunc is called with the number of the call for the name, from 1.
@@ -34,31 +32,30 @@ type program struct {
 	durable *informertest.Durable
 	opts    enqueue.Options
 	// sources returns the sources of the controller; nil stands for the Pods themselves.
-	sources func(pods *informer.CustomCacheInformer[*corev1.Pod]) []enqueue.Source[types.NamespacedName]
-	// run runs the group; nil stands for its Run.
-	run func(ctx context.Context, group *informer.Group) error
+	sources func(pods *podInformer) []enqueue.Source[key]
+	run     func(ctx context.Context, group *informer.Group) error
 
 	mu        sync.Mutex // protects reconcile and calls
 	reconcile reconcileFunc
 	calls     []string // the names for which reconcile was called since the start
 
-	pods       *informer.CustomCacheInformer[*corev1.Pod]
+	pods       *podInformer
 	group      *informer.Group
-	controller *enqueue.Controller[types.NamespacedName]
+	controller *enqueue.Controller[key]
 	stop       func() // ends the group and waits for it
 }
 
 func newProgram(t *testing.T, pods ...*corev1.Pod) *program {
 	return &program{
 		t: t, source: informertest.NewSource(pods...), durable: informertest.NewDurable(), opts: enqueue.Options{Name: "website"},
-		reconcile: succeed,
+		reconcile: succeed, run: func(ctx context.Context, group *informer.Group) error { return group.Run(ctx) },
 	}
 }
 
-func (p *program) ok(err error) {
-	p.t.Helper()
-	if err != nil {
-		p.t.Fatal(err)
+// watches has the controller use a Watches with keys.
+func (p *program) watches(opts informer.WatcherOptions, keys func(ctx context.Context, pod *corev1.Pod) ([]key, error)) {
+	p.sources = func(pods *podInformer) []enqueue.Source[key] {
+		return []enqueue.Source[key]{enqueue.Watches(pods, keys).With(opts)}
 	}
 }
 
@@ -67,44 +64,31 @@ func (p *program) start() {
 	p.t.Helper()
 	var err error
 	p.pods, err = informer.NewFrom(p.source, informer.Options[*corev1.Pod]{Durable: p.durable})
-	p.ok(err)
-	sources := []enqueue.Source[types.NamespacedName]{enqueue.For(p.pods)}
+	noError(p.t, err)
+	sources := []enqueue.Source[key]{enqueue.For(p.pods)}
 	if p.sources != nil {
 		sources = p.sources(p.pods)
 	}
-	p.mu.Lock()
 	p.calls = nil
-	p.mu.Unlock()
 	opts := p.opts
 	if opts.ErrorHandler == nil {
-		opts.ErrorHandler = func(context.Context, error) {}
+		opts.ErrorHandler = testkit.Ignore
 	}
-	p.controller, err = enqueue.NewController(func(ctx context.Context, key types.NamespacedName) (time.Duration, error) {
+	p.controller, err = enqueue.NewController(func(ctx context.Context, key key) (time.Duration, error) {
 		p.mu.Lock()
 		p.calls = append(p.calls, key.Name)
-		n := 0
-		for _, name := range p.calls {
-			if name == key.Name {
-				n++
-			}
-		}
+		n := len(slices.DeleteFunc(slices.Clone(p.calls), func(name string) bool { return name != key.Name }))
 		reconcile := p.reconcile
 		p.mu.Unlock()
 		return reconcile(ctx, key.Name, n)
 	}, opts, sources...)
-	p.ok(err)
+	noError(p.t, err)
 	p.group = &informer.Group{}
-	p.ok(p.group.Add(p.controller))
-	p.ok(p.group.Add(p.pods))
+	noError(p.t, errors.Join(p.group.Add(p.controller), p.group.Add(p.pods)))
 	ctx, cancel := context.WithCancel(p.t.Context())
 	done := make(chan error, 1)
-	run := p.run
-	if run == nil {
-		run = func(ctx context.Context, group *informer.Group) error { return group.Run(ctx) }
-	}
-	go func() { done <- run(ctx, p.group) }()
-	var once sync.Once
-	p.stop = func() { once.Do(func() { cancel(); p.ok(<-done) }) }
+	go func() { done <- p.run(ctx, p.group) }()
+	p.stop = sync.OnceFunc(func() { cancel(); noError(p.t, <-done) })
 	p.t.Cleanup(p.stop)
 	p.rest()
 }
@@ -125,17 +109,17 @@ func (p *program) rest() {
 
 func (p *program) delete(name string) {
 	p.t.Helper()
-	_, err := p.source.Delete(types.NamespacedName{Namespace: "ns", Name: name})
-	p.ok(err)
+	_, err := p.source.Delete(key{Namespace: "ns", Name: name})
+	noError(p.t, err)
 	p.rest()
 }
 
-// tombstones checks how many tombstones the store has, and that Health knows.
+// tombstones checks how many tombstones the store has.
 func (p *program) tombstones(want int) {
 	p.t.Helper()
 	p.rest()
 	stored, err := p.durable.Tombstones(p.t.Context())
-	p.ok(err)
+	noError(p.t, err)
 	if len(stored) != want {
 		p.t.Errorf("%d tombstones, want %d", len(stored), want)
 	}
@@ -150,33 +134,6 @@ func (p *program) called(want ...string) {
 	if !slices.Equal(got, want) {
 		p.t.Errorf("reconciled %v, want %v", got, want)
 	}
-}
-
-func TestADeleteIsHandledWhenItsKeyIsReconciled(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		p := newProgram(t, pod("a"))
-		p.start()
-		p.use(fail)
-		p.delete("a")
-		p.tombstones(1)
-		if h := p.controller.Health(); h.Deletes != 1 || h.Failing != 1 {
-			t.Errorf("Health has %d deletes and %d failing keys, want 1 and 1", h.Deletes, h.Failing)
-		}
-		p.stop()
-		p.tombstones(1)
-
-		p.start() // tells it again, and it fails again
-		p.tombstones(1)
-		p.use(succeed)
-		time.Sleep(20 * time.Minute) // longer than the longest wait for a retry
-		p.tombstones(0)
-		if h := p.controller.Health(); h.Deletes != 0 || h.Failing != 0 {
-			t.Errorf("Health has %d deletes and %d failing keys, want none", h.Deletes, h.Failing)
-		}
-		p.stop()
-		p.start()
-		p.called()
-	})
 }
 
 // Each of these is a way for a call to end that does, or does not, handle a delete.
@@ -235,7 +192,7 @@ func TestACallThatBeganBeforeTheDeleteDoesNotHandleIt(t *testing.T) {
 		})
 		p.start()
 		_, err := p.source.Create(pod("a"))
-		p.ok(err)
+		noError(p.t, err)
 		p.rest()
 		p.delete("a") // while the call for the add is under way
 		returns <- nil
@@ -261,7 +218,7 @@ func TestADeleteThatComesAgainDuringItsCallIsHandled(t *testing.T) {
 			return 0, nil
 		})
 		p.delete("a")
-		p.ok(p.source.Restore(backup))
+		noError(p.t, p.source.Restore(backup))
 		p.source.Compact() // the version of the informer is that of the undone delete
 		p.source.Expire()  // so that the informer lists
 		p.rest()
@@ -280,81 +237,30 @@ func TestADeleteThatComesAgainDuringItsCallIsHandled(t *testing.T) {
 func TestADeleteWaitsForAllOfItsKeys(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newProgram(t, pod("a"))
-		p.sources = func(pods *informer.CustomCacheInformer[*corev1.Pod]) []enqueue.Source[types.NamespacedName] {
-			return []enqueue.Source[types.NamespacedName]{enqueue.Watches(pods, func(_ context.Context, pod *corev1.Pod) (keys []types.NamespacedName, err error) {
-				for i := range 3 {
-					keys = append(keys, types.NamespacedName{Namespace: "ns", Name: fmt.Sprint(pod.Name, i)}, types.NamespacedName{Namespace: "ns", Name: fmt.Sprint(pod.Name, i)})
-				}
-				return keys, nil
-			})}
-		}
+		p.watches(informer.WatcherOptions{}, func(_ context.Context, pod *corev1.Pod) (keys []key, err error) {
+			for _, suffix := range []string{"0", "0", "1", "1", "2", "2"} {
+				keys = append(keys, key{Namespace: "ns", Name: pod.Name + suffix})
+			}
+			return keys, nil
+		})
 		p.start()
-		p.use(func(_ context.Context, name string, _ int) (time.Duration, error) {
+		p.use(func(ctx context.Context, name string, call int) (time.Duration, error) {
 			if name == "a1" {
-				return 0, errors.New("no luck")
+				return fail(ctx, name, call)
 			}
 			return 0, nil
 		})
 		p.delete("a")
 		p.tombstones(1)
-		p.use(succeed)
-		time.Sleep(20 * time.Minute)
-		p.tombstones(0)
-	})
-}
-
-func TestADeleteThatLeadsToNoKeyIsHandled(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		p := newProgram(t, pod("a"))
-		p.use(fail)
-		p.sources = func(pods *informer.CustomCacheInformer[*corev1.Pod]) []enqueue.Source[types.NamespacedName] {
-			return []enqueue.Source[types.NamespacedName]{enqueue.Owns(pods, enqueue.Owners{Kind: corev1.SchemeGroupVersion.WithKind("Node").GroupKind()})}
+		if h := p.controller.Health(); h.Deletes != 1 || h.Failing != 1 {
+			t.Errorf("Health has %d deletes and %d failing keys, want 1 and 1", h.Deletes, h.Failing)
 		}
-		p.start()
-		p.delete("a")
-		p.tombstones(0)
-	})
-}
-
-func TestAWatchesThatFailsKeepsTheDelete(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		p := newProgram(t, pod("a"), pod("b"))
-		var broken atomic.Bool
-		p.sources = func(pods *informer.CustomCacheInformer[*corev1.Pod]) []enqueue.Source[types.NamespacedName] {
-			return []enqueue.Source[types.NamespacedName]{enqueue.Watches(pods, func(_ context.Context, pod *corev1.Pod) ([]types.NamespacedName, error) {
-				if broken.Load() && pod.Name == "a" {
-					return nil, errors.New("the index cannot be read")
-				}
-				return []types.NamespacedName{{Namespace: "ns", Name: "of " + pod.Name}}, nil
-			})}
-		}
-		p.start()
-		broken.Store(true)
-		p.delete("a")
-		p.delete("b")
-		// The position in the log holds back later tombstones, too, until the function succeeds.
-		p.tombstones(2)
-		p.stop()
-		p.tombstones(2)
-		p.start()
-		broken.Store(false)
-		time.Sleep(2 * time.Minute)
-		p.tombstones(0)
-		p.called("of a", "of b")
-	})
-}
-
-func TestSuccessForAnObjectThatWasCreatedAgainHandlesTheDelete(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		p := newProgram(t, pod("a"))
-		p.start()
-		p.use(fail)
-		p.delete("a")
-		p.tombstones(1)
 		p.use(succeed)
-		_, err := p.source.Create(pod("a"))
-		p.ok(err)
+		time.Sleep(20 * time.Minute) // longer than the longest wait for a retry
 		p.tombstones(0)
+		if h := p.controller.Health(); h.Deletes != 0 || h.Failing != 0 {
+			t.Errorf("Health has %d deletes and %d failing keys, want none", h.Deletes, h.Failing)
+		}
 	})
 }
 
@@ -363,20 +269,20 @@ func TestAPlainWatcherAndEveryControllerMustHandleADelete(t *testing.T) {
 		p := newProgram(t, pod("a"))
 		p.start()
 		blocked, other := make(chan struct{}), errors.New("no luck")
-		second, err := enqueue.NewController(func(context.Context, types.NamespacedName) (time.Duration, error) { return 0, other },
-			enqueue.Options{Name: "second", ErrorHandler: func(context.Context, error) {}}, enqueue.For(p.pods))
-		p.ok(err)
-		p.ok(p.group.Add(second))
+		second, err := enqueue.NewController(func(context.Context, key) (time.Duration, error) { return 0, other },
+			enqueue.Options{Name: "second", ErrorHandler: testkit.Ignore}, enqueue.For(p.pods))
+		noError(p.t, err)
+		noError(p.t, p.group.Add(second))
 		_, err = p.pods.AddWatcher(informer.WatcherFuncs[*corev1.Pod]{DeleteFunc: func(context.Context, informer.Event[*corev1.Pod]) error {
 			<-blocked
 			return nil
 		}}, informer.WatcherOptions{})
-		p.ok(err)
+		noError(p.t, err)
 		p.delete("a")
 		p.tombstones(1)
 		close(blocked)
 		p.tombstones(1)
-		p.ok(p.group.Remove(second)) // releases its deletes
+		noError(p.t, p.group.Remove(second)) // releases its deletes
 		p.tombstones(0)
 	})
 }
@@ -387,10 +293,10 @@ func TestAControllerThatWasRemovedKeepsNothing(t *testing.T) {
 		p.use(fail)
 		p.start()
 		p.delete("a")
-		p.ok(p.group.Remove(p.controller))
+		noError(p.t, p.group.Remove(p.controller))
 		p.controller.Removed()                                                                       // a second time
 		_, err := p.pods.AddWatcher(informer.WatcherFuncs[*corev1.Pod]{}, informer.WatcherOptions{}) // without a watcher nothing is forgotten
-		p.ok(err)
+		noError(p.t, err)
 		time.Sleep(time.Minute)
 		p.tombstones(0)
 		if !p.controller.Health().Stopped {
@@ -406,22 +312,13 @@ func TestAControllerThatWasRemovedKeepsNothing(t *testing.T) {
 // for each of its deletes.
 func TestWithoutADurableNoDeleteIsRemembered(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		source := informertest.NewSource(pod("a"))
-		pods := newPods(t, "pods", source)
-		c := newController(t, func(context.Context, key) (time.Duration, error) { return 0, errors.New("no luck") },
-			enqueue.Options{Name: "website", ErrorHandler: func(context.Context, error) {}}, enqueue.For(pods))
-		var group informer.Group
-		stop := runGroup(t, &group, pods, c)
+		r := start(t, enqueue.Options{}, func(context.Context, string) (time.Duration, error) { return 0, errors.New("no luck") })
+		r.add("a")
+		_, err := r.source.Delete(key{Namespace: "ns", Name: "a"})
+		noError(t, err)
 		time.Sleep(time.Second)
-		if _, err := source.Delete(key{Namespace: "ns", Name: "a"}); err != nil {
-			t.Fatal(err)
-		}
-		time.Sleep(time.Second)
-		if h := c.Health(); h.Failing != 1 || h.Deletes != 0 {
+		if h := r.Health(); h.Failing != 1 || h.Deletes != 0 {
 			t.Errorf("%d keys fail and %d deletes are kept, want 1 and 0", h.Failing, h.Deletes)
-		}
-		if err := stop(); err != nil {
-			t.Error(err)
 		}
 	})
 }

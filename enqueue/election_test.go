@@ -13,7 +13,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
@@ -90,8 +89,8 @@ func TestTheNextLeaderReconcilesEverything(t *testing.T) {
 				if err := <-ended; (err != nil) != lost {
 					t.Errorf("the first replica has ended with %v", err)
 				}
-				_, err := first.source.Delete(types.NamespacedName{Namespace: "ns", Name: "b"}) // while no replica is the leader
-				first.ok(err)
+				_, err := first.source.Delete(key{Namespace: "ns", Name: "b"}) // while no replica is the leader
+				noError(first.t, err)
 				first.source.Apply(pod("e"))
 				synctest.Wait()
 				if lost { // otherwise the second may be the leader already
@@ -141,18 +140,18 @@ func TestADeleteWithoutATombstoneReleasesNoOther(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStandby(t, pod("a"))
 		children := informertest.NewSource(pod("a"))
-		s.sources = func(pods *informer.CustomCacheInformer[*corev1.Pod]) []enqueue.Source[types.NamespacedName] {
+		s.sources = func(pods *podInformer) []enqueue.Source[key] {
 			inMemory, err := informer.NewFrom(children, informer.Options[*corev1.Pod]{Name: "children"})
-			s.ok(err)
+			noError(s.t, err)
 			ctx, cancel := context.WithCancel(t.Context())
 			t.Cleanup(cancel)
 			go func() { _ = inMemory.Run(ctx) }()
-			return []enqueue.Source[types.NamespacedName]{enqueue.For(pods), enqueue.For(inMemory)}
+			return []enqueue.Source[key]{enqueue.For(pods), enqueue.For(inMemory)}
 		}
 		s.start()
 		s.delete("a")
-		_, err := children.Delete(types.NamespacedName{Namespace: "ns", Name: "a"})
-		s.ok(err)
+		_, err := children.Delete(key{Namespace: "ns", Name: "a"})
+		noError(s.t, err)
 		s.tombstones(1)
 		s.elect()
 		s.rest()

@@ -4,10 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"strings"
-	"sync"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -21,62 +18,44 @@ import (
 
 func TestWhatHealthSaysOfAController(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		source := informertest.NewSource(pod("a"), pod("b"), pod("c"))
-		pods := newPods(t, "pods", source)
 		blocked := make(chan struct{})
-		var mu sync.Mutex // two workers report
-		var reported []error
-		c := newController(t, func(ctx context.Context, key key) (time.Duration, error) {
-			switch key.Name {
+		r := prepare(t, enqueue.Options{Workers: 2, MaxAttempts: 3}, func(_ context.Context, key string) (time.Duration, error) {
+			switch key {
 			case "a":
 				return 0, errors.New("no luck")
 			case "b":
 				<-blocked
 			}
 			return 0, nil
-		}, enqueue.Options{
-			Name: "website", Workers: 2, MaxAttempts: 3,
-			ErrorHandler: func(_ context.Context, err error) { mu.Lock(); defer mu.Unlock(); reported = append(reported, err) },
-		}, enqueue.For(pods))
-		if h := c.Health(); h.Started || h.Stopped || h.Synced || h.Workers != 2 {
+		}, pod("a"), pod("b"), pod("c"))
+		if h := r.Health(); h.Started || h.Stopped || h.Synced || h.Workers != 2 {
 			t.Errorf("before Run Health is %+v", h)
 		}
-		var group informer.Group
-		stop := runGroup(t, &group, pods, c)
+		r.run(t.Context())
 		time.Sleep(time.Minute)
-		synctest.Wait()
-		h := c.Health()
-		if h.Busy != 1 || len(h.Calls) != 1 || h.Calls[0].Key != "ns/b" || h.Calls[0].For < 50*time.Second {
-			t.Errorf("calls under way: %d, %v, want ns/b for a minute", h.Busy, h.Calls)
+		h := r.Health()
+		if h.Busy != 1 || len(h.Calls) != 1 || h.Calls[0].Key != "b" || h.Calls[0].For < 50*time.Second {
+			t.Errorf("calls under way: %d, %v, want b for a minute", h.Busy, h.Calls)
 		}
-		if h.Failing != 1 || len(h.Failures) != 1 || h.Failures[0].Key != "ns/a" || h.Failures[0].Failures != 3 || !h.Failures[0].GaveUp || h.Failures[0].Err.Error() != "no luck" {
-			t.Errorf("failing: %d, %+v, want ns/a, given up after 3 attempts", h.Failing, h.Failures)
+		if h.Failing != 1 || len(h.Failures) != 1 || h.Failures[0].Key != "a" || h.Failures[0].Failures != 3 || !h.Failures[0].GaveUp || h.Failures[0].Err.Error() != "no luck" {
+			t.Errorf("failing: %d, %+v, want a, given up after 3 attempts", h.Failing, h.Failures)
 		}
 		if h.Succeeded != 1 || h.Failed != 3 || h.GaveUp != 1 || h.Queued != 0 || time.Since(h.LastSuccess) > time.Minute {
 			t.Errorf("Health is %+v", h)
 		}
-		if text := fmt.Sprint(reported[len(reported)-1]); text != "website ns/a: no luck (given up after 3 failures)" {
-			t.Errorf("reported: %s", text)
-		}
-
-		// The other worker is blocked, too, so that keys wait.
-		for _, name := range []string{"d", "e", "f"} {
-			if _, err := source.Create(pod(name)); err != nil {
-				t.Fatal(err)
-			}
-		}
+		r.expectErrors("a: no luck", "a: no luck (failure 2)", "a: no luck (given up after 3 failures)")
+		r.add("d", "e", "f")
 		close(blocked)
 		time.Sleep(time.Second)
-		if h := c.Health(); h.Busy != 0 || h.Succeeded != 5 || h.OldestQueued != 0 {
+		if h := r.Health(); h.Busy != 0 || h.Succeeded != 5 || h.OldestQueued != 0 {
 			t.Errorf("at rest Health is %+v", h)
 		}
-		if err := stop(); err != nil {
-			t.Error(err)
-		}
-		if h := c.Health(); !h.Stopped || !errors.Is(h.Ready(), informer.ErrStopped) || !strings.HasPrefix(h.Ready().Error(), "controller website: ") {
+		r.stop()
+		r.wait()
+		if h := r.Health(); !h.Stopped || !errors.Is(h.Ready(), informer.ErrStopped) || !strings.HasPrefix(h.Ready().Error(), "controller website: ") {
 			t.Errorf("after the stop: %v", h.Ready())
 		}
-		if err := c.Run(t.Context()); !errors.Is(err, informer.ErrAlreadyRun) {
+		if err := r.Run(t.Context()); !errors.Is(err, informer.ErrAlreadyRun) {
 			t.Errorf("a second Run returned %v, want ErrAlreadyRun", err)
 		}
 	})
@@ -84,61 +63,45 @@ func TestWhatHealthSaysOfAController(t *testing.T) {
 
 func TestHealthShowsWhenAKeyIsTriedAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		pods, hold := newPods(t, "pods", informertest.NewSource(pod("a"))), make(chan struct{})
-		var calls atomic.Int32
-		c := newController(t, func(context.Context, key) (time.Duration, error) {
-			if calls.Add(1) > 12 {
+		calls, hold := 0, make(chan struct{})
+		r := start(t, enqueue.Options{MaxAttempts: 13}, func(context.Context, string) (time.Duration, error) {
+			if calls++; calls > 12 {
 				<-hold
 			}
 			return 0, errors.New("no luck")
-		}, enqueue.Options{Name: "website", ErrorHandler: func(context.Context, error) {}, MaxAttempts: 13}, enqueue.For(pods))
-		var group informer.Group
-		stop := runGroup(t, &group, pods, c)
-		next := func() time.Time { synctest.Wait(); return c.Health().Failures[0].NextTry }
-		for synctest.Wait(); calls.Load() < 12; {
-			before, pause := calls.Load(), time.Until(next())
+		})
+		r.add("k")
+		next := func() time.Time { synctest.Wait(); return r.Health().Failures[0].NextTry }
+		for synctest.Wait(); calls < 12; {
+			before, pause := calls, time.Until(next())
 			time.Sleep(pause - 1)
 			synctest.Wait()
-			early := calls.Load()
+			early := calls
 			time.Sleep(time.Nanosecond)
-			if synctest.Wait(); pause <= 0 || early != before || calls.Load() != before+1 {
-				t.Fatalf("after %d calls the next try is in %v, before it there are %d, and then %d", before, pause, early, calls.Load())
+			if synctest.Wait(); pause <= 0 || early != before || calls != before+1 {
+				t.Fatalf("after %d calls the next try is in %v, before it there are %d, and then %d", before, pause, early, calls)
 			}
 		}
 		time.Sleep(time.Until(next()))
 		during := next()
 		close(hold)
-		if after := next(); !during.IsZero() || !after.IsZero() || calls.Load() != 13 {
-			t.Errorf("during the last of %d calls the next try is at %v, and after it at %v", calls.Load(), during, after)
-		}
-		if err := stop(); err != nil {
-			t.Error(err)
+		if after := next(); !during.IsZero() || !after.IsZero() || calls != 13 {
+			t.Errorf("during the last of %d calls the next try is at %v, and after it at %v", calls, during, after)
 		}
 	})
 }
 
 func TestKeysThatWaitAreCountedWithTheirAge(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		source := informertest.NewSource(pod("a"), pod("b"), pod("c"))
-		pods := newPods(t, "pods", source)
 		step := make(chan struct{})
-		c := newController(t, func(context.Context, key) (time.Duration, error) { <-step; return 0, nil }, enqueue.Options{Name: "website"}, enqueue.For(pods))
-		var group informer.Group
-		stop := runGroup(t, &group, pods, c)
-		for _, want := range []int{2, 1, 0, 0} {
+		r := start(t, enqueue.Options{}, func(context.Context, string) (time.Duration, error) { <-step; return 0, nil })
+		r.add("a", "b", "c")
+		for _, want := range []int{2, 1, 0} {
 			time.Sleep(time.Minute)
-			synctest.Wait()
-			h := c.Health()
-			if h.Queued != want || (want > 0) != (h.OldestQueued >= time.Minute) {
+			if h := r.Health(); h.Queued != want || (want > 0) != (h.OldestQueued >= time.Minute) {
 				t.Errorf("%d keys wait, the oldest for %v, want %d", h.Queued, h.OldestQueued, want)
 			}
-			select {
-			case step <- struct{}{}:
-			default:
-			}
-		}
-		if err := stop(); err != nil {
-			t.Error(err)
+			step <- struct{}{}
 		}
 	})
 }
@@ -146,23 +109,18 @@ func TestKeysThatWaitAreCountedWithTheirAge(t *testing.T) {
 func TestHealthCountsCallsByHowLongTheyTook(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		took := map[string]time.Duration{"a": 0, "b": 100 * time.Microsecond, "c": 100*time.Microsecond + 1, "d": 7 * time.Minute, "e": time.Hour}
-		pods := newPods(t, "pods", informertest.NewSource(pod("a"), pod("b"), pod("c"), pod("d"), pod("e")))
-		c := newController(t, func(_ context.Context, key key) (time.Duration, error) {
-			time.Sleep(took[key.Name])
-			if key.Name == "e" {
+		r := start(t, enqueue.Options{}, func(_ context.Context, key string) (time.Duration, error) {
+			time.Sleep(took[key])
+			if key == "e" {
 				return 0, informer.ErrPermanent
 			}
 			return 0, nil
-		}, enqueue.Options{Name: "website", ErrorHandler: func(context.Context, error) {}}, enqueue.For(pods))
-		var group informer.Group
-		stop := runGroup(t, &group, pods, c)
+		})
+		r.add("a", "b", "c", "d", "e")
 		time.Sleep(2 * time.Hour)
-		h := c.Health()
+		h := r.Health()
 		if want := [13]int{0: 2, 1: 1, 12: 2}; h.Took != want || h.TookSum != time.Hour+7*time.Minute+200*time.Microsecond+1 {
 			t.Errorf("calls by their time: %v, together %v, want %v", h.Took, h.TookSum, want)
-		}
-		if err := stop(); err != nil {
-			t.Error(err)
 		}
 	})
 }
@@ -192,22 +150,16 @@ func TestTheTextOfAKeyMayAskForHealth(t *testing.T) {
 			<-ctx.Done()
 			return 0, ctx.Err()
 		}, enqueue.Options{Name: "website"}, enqueue.Watches(pods, func(context.Context, *corev1.Pod) ([]*curious, error) { return []*curious{called}, nil }))
-		if err != nil {
-			t.Fatal(err)
-		}
+		noError(t, err)
 		succeeded := -1
 		called.health = func() {
 			called.health = func() {}
 			succeeded = c.Health().Succeeded
 		}
-		var group informer.Group
-		stop := runGroup(t, &group, pods, c)
+		runGroup(t, &informer.Group{}, pods, c)
 		time.Sleep(time.Second)
 		if h := c.Health(); len(h.Calls) != 1 || h.Calls[0].Key != "curious" || succeeded != 0 {
 			t.Errorf("calls %v, and String saw %d successes, want the call of curious and 0", h.Calls, succeeded)
-		}
-		if err := stop(); err != nil {
-			t.Error(err)
 		}
 	})
 }

@@ -15,7 +15,6 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/customcacheinformer/informer"
 )
@@ -93,7 +92,11 @@ func (h *history) do(line string) {
 			words = append(words, word)
 		}
 	}
-	number := func(name string) (n int) { _, err := fmt.Sscan(cmp.Or(with[name], "0"), &n); h.ok(err); return n }
+	number := func(name string) (n int) {
+		_, err := fmt.Sscan(cmp.Or(with[name], "0"), &n)
+		noError(h.t, err)
+		return n
+	}
 	pass := func(name string) { time.Sleep(time.Duration(number(name)) * time.Millisecond) }
 	if h.end != nil && h.ledger.hasCrashed() {
 		if what != "stop" && what != "crash" {
@@ -107,7 +110,7 @@ func (h *history) do(line string) {
 		h.ledger = h.ledger.reopen(number("lose"), false)
 		h.ledger.crashAt = number("crash")
 		_, err := fmt.Sscanf(head, "life %d", &h.ledger.life)
-		h.ok(err)
+		noError(h.t, err)
 		h.start(with["overdue"], time.Duration(number("wins"))*time.Millisecond)
 	case "stop", "crash":
 		pass("after")
@@ -131,7 +134,7 @@ func (h *history) do(line string) {
 		if c := h.controllers[rest]; c != nil {
 			delete(h.controllers, rest)
 			h.ledger.release(rest)
-			h.ok(h.group.Remove(c))
+			noError(h.t, h.group.Remove(c))
 		}
 	case "lose":
 		h.lose()
@@ -155,7 +158,7 @@ func (h *history) do(line string) {
 
 // change changes an object in the source, or creates it. An object keeps its label.
 func (h *history) change(what, name string, of, label int, dying bool) {
-	key, created := types.NamespacedName{Namespace: "ns", Name: name}, pod(name)
+	key, created := key{Namespace: "ns", Name: name}, pod(name)
 	if of > 0 {
 		ownedBy(fmt.Sprint("owner-", of))(created)
 	}
@@ -171,17 +174,17 @@ func (h *history) change(what, name string, of, label int, dying bool) {
 				after.DeletionTimestamp = &metav1.Time{Time: time.Now()}
 			}
 			_, err := h.source.Update(after)
-			h.ok(err)
+			noError(h.t, err)
 			return
 		}
 		_, err := h.source.Delete(key)
-		h.ok(err)
+		noError(h.t, err)
 		if what == "delete" {
 			return
 		}
 	}
 	_, err := h.source.Create(created)
-	h.ok(err)
+	noError(h.t, err)
 }
 
 // report prints a history that has failed. Its operations are still the same when planOf has changed.
@@ -197,9 +200,7 @@ func (h *history) report(seed uint64) {
 // not matter, and neither do further histories.
 func readHistory(t *testing.T, file string) (seed uint64, plan []string) {
 	text, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	for line := range strings.Lines(string(text)) {
 		switch line = strings.TrimSpace(line); {
 		case strings.HasPrefix(line, "life ") && seed > 0:
@@ -219,23 +220,8 @@ func readHistory(t *testing.T, file string) (seed uint64, plan []string) {
 func TestAHistoryIsReadFromTheOutputOfATest(t *testing.T) {
 	file, plan := filepath.Join(t.TempDir(), "history"), planOf(7)
 	text := "=== RUN   7\n    a_test.go:1: it fails\n    seed 7\n    " + strings.Join(plan, "\n    ") + "\n--- FAIL: 7\n    seed 8\n    life 1, step 0: start\n"
-	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, os.WriteFile(file, []byte(text), 0o600))
 	if seed, got := readHistory(t, file); seed != 7 || !slices.Equal(got, plan) {
 		t.Errorf("what was read is the history of seed %d:\n%s\nwant:\n%s", seed, strings.Join(got, "\n"), strings.Join(plan, "\n"))
-	}
-}
-
-func TestTheRandomNumbersOfAHistoryDependOnThePlaceAndNotOnTheOrder(t *testing.T) {
-	draw := func(places ...string) string {
-		l, drawn := newLedger(t, 1).reopen(0, false), map[string][]int{}
-		for _, place := range places {
-			drawn[place] = append(drawn[place], l.chance(place).IntN(1_000_000))
-		}
-		return fmt.Sprint(drawn)
-	}
-	if one, other := draw("a", "a", "b", "b"), draw("b", "a", "b", "a"); one != other {
-		t.Errorf("in one order the numbers are %s, in another one %s", one, other)
 	}
 }

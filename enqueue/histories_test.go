@@ -14,11 +14,11 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/customcacheinformer/informer"
 	"github.com/customcacheinformer/informer/enqueue"
 	"github.com/customcacheinformer/informer/informertest"
+	"github.com/customcacheinformer/informer/internal/testkit"
 )
 
 var (
@@ -51,9 +51,9 @@ type history struct {
 	ledger *ledger
 	played []string // operations
 
-	pods        *informer.CustomCacheInformer[*corev1.Pod]
+	pods        *podInformer
 	group       *informer.Group
-	controllers map[string]*enqueue.Controller[types.NamespacedName]
+	controllers map[string]*enqueue.Controller[key]
 	started     time.Time
 	end         func()   // ends the program; nil if it does not run
 	lose        func()   // loses the election, once
@@ -107,13 +107,6 @@ func newHistory(t *testing.T, seed uint64) *history {
 	}
 }
 
-func (h *history) ok(err error) {
-	h.t.Helper()
-	if err != nil {
-		h.t.Fatal(err)
-	}
-}
-
 func (h *history) play(plan []string) {
 	for _, line := range plan {
 		h.do(line)
@@ -131,10 +124,10 @@ func (h *history) start(overdue string, wins time.Duration) {
 	var err error
 	h.started = time.Now()
 	l := h.ledger
-	h.pods, err = informer.NewFrom(h.source, informer.Options[*corev1.Pod]{Durable: l, WatchList: h.mode, ErrorHandler: func(context.Context, error) {}})
-	h.ok(err)
-	h.group = &informer.Group{ErrorHandler: func(context.Context, error) {}}
-	h.controllers = map[string]*enqueue.Controller[types.NamespacedName]{}
+	h.pods, err = informer.NewFrom(h.source, informer.Options[*corev1.Pod]{Durable: l, WatchList: h.mode, ErrorHandler: testkit.Ignore})
+	noError(h.t, err)
+	h.group = &informer.Group{ErrorHandler: testkit.Ignore}
+	h.controllers = map[string]*enqueue.Controller[key]{}
 	won, lost := make(chan struct{}), make(chan struct{})
 	h.lose = sync.OnceFunc(func() {
 		close(lost)
@@ -149,13 +142,13 @@ func (h *history) start(overdue string, wins time.Duration) {
 			opts.Elected, opts.Lost = won, lost
 		}
 		controller, err := enqueue.NewController(h.reconcile(c.name), opts, h.sources(c.name, c.sources)...)
-		h.ok(err)
-		h.ok(h.group.Add(controller))
+		noError(h.t, err)
+		noError(h.t, h.group.Add(controller))
 		h.controllers[c.name] = controller
 	}
 	h.watch("slow", informer.WatcherOptions{})
 	h.watch("workers", informer.WatcherOptions{Workers: 2, Retry: informer.Backoff(100*time.Millisecond, 20*time.Second, 0)})
-	h.ok(h.group.Add(h.pods))
+	noError(h.t, h.group.Add(h.pods))
 	ctx, cancel := context.WithCancel(h.t.Context())
 	done := make(chan error, 1)
 	go func() { done <- h.group.Run(ctx) }()
@@ -170,7 +163,7 @@ func (h *history) start(overdue string, wins time.Duration) {
 	}
 }
 
-func (h *history) sources(name string, kinds []string) (all []enqueue.Source[types.NamespacedName]) {
+func (h *history) sources(name string, kinds []string) (all []enqueue.Source[key]) {
 	for _, kind := range kinds {
 		switch kind {
 		case "For":
@@ -183,9 +176,9 @@ func (h *history) sources(name string, kinds []string) (all []enqueue.Source[typ
 			all = append(all, enqueue.Owns(h.pods, enqueue.Owners{Kind: schema.GroupKind{Group: "apps", Kind: "ReplicaSet"}}))
 		case "Watches":
 			l := h.ledger
-			all = append(all, enqueue.Watches(h.pods, func(_ context.Context, pod *corev1.Pod) ([]types.NamespacedName, error) {
+			all = append(all, enqueue.Watches(h.pods, func(_ context.Context, pod *corev1.Pod) ([]key, error) {
 				l.on(pod, func(f *fate) { f.mapped[name] = true })
-				of := types.NamespacedName{Namespace: "ns", Name: pod.Labels["of"]}
+				of := key{Namespace: "ns", Name: pod.Labels["of"]}
 				switch {
 				case !l.calm && percent(l.chance(name+" maps "+pod.Name), 25):
 					return nil, errInjected
@@ -194,7 +187,7 @@ func (h *history) sources(name string, kinds []string) (all []enqueue.Source[typ
 				}
 				other := of
 				other.Name += "-other"
-				return []types.NamespacedName{of, other, of}, nil
+				return []key{of, other, of}, nil
 			}))
 		}
 	}
@@ -202,9 +195,9 @@ func (h *history) sources(name string, kinds []string) (all []enqueue.Source[typ
 }
 
 // reconcile returns the function of a controller. It fails at times, unless the process is calm.
-func (h *history) reconcile(name string) func(context.Context, types.NamespacedName) (time.Duration, error) {
+func (h *history) reconcile(name string) func(context.Context, key) (time.Duration, error) {
 	l, overdue := h.ledger, h.overdue
-	return func(ctx context.Context, key types.NamespacedName) (time.Duration, error) {
+	return func(ctx context.Context, key key) (time.Duration, error) {
 		good := false
 		defer func(returned func(bool)) { returned(good) }(l.begins(need{name, key.Name}))
 		if name == elected {
@@ -277,7 +270,7 @@ func (h *history) watch(name string, opts informer.WatcherOptions) {
 		}
 		return nil
 	}), opts)
-	h.ok(err)
+	noError(h.t, err)
 }
 
 // checkKept checks that the store keeps no tombstone that nobody needs. That is known if everything

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -17,6 +18,7 @@ import (
 	"github.com/customcacheinformer/informer"
 	"github.com/customcacheinformer/informer/enqueue"
 	"github.com/customcacheinformer/informer/informertest"
+	"github.com/customcacheinformer/informer/internal/testkit"
 )
 
 // leader is an elected controller of 100 Pods with calls of a second.
@@ -222,59 +224,45 @@ func TestLiveSeesWorkersThatHang(t *testing.T) {
 	} {
 		t.Run(fmt.Sprintf("%+v", test), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				all := []*corev1.Pod{pod("a"), pod("b"), pod("c")}
-				pods := newPods(t, "pods", informertest.NewSource(all[:test.pods]...))
-				release := make(chan struct{})
-				c := newController(t, func(context.Context, key) (time.Duration, error) {
-					<-release
-					return 0, nil
-				}, enqueue.Options{Name: "website", Workers: test.workers, HangTimeout: test.limit}, enqueue.For(pods))
-				var group informer.Group
-				stop := runGroup(t, &group, pods, c)
+				r := start(t, enqueue.Options{Workers: test.workers, HangTimeout: test.limit}, hangs)
+				r.add([]string{"a", "b", "c"}[:test.pods]...)
 				synctest.Wait()
 				for since := time.Duration(0); since < 24*time.Hour; since += time.Minute {
-					if err := group.Live(); (err != nil) != (test.want > 0 && since >= test.want) {
+					if err := r.Health().Live(); (err != nil) != (test.want > 0 && since >= test.want) {
 						t.Fatalf("after %v: %v", since, err)
 					}
 					time.Sleep(time.Minute)
-				}
-				close(release)
-				if err := stop(); err != nil {
-					t.Error(err)
 				}
 			})
 		})
 	}
 }
 
+// hangs is a call that returns when it must.
+func hangs(ctx context.Context, _ string) (time.Duration, error) {
+	<-ctx.Done()
+	return 0, ctx.Err()
+}
+
 // One worker hangs. The other one is always in a call or in the ErrorHandler, and keys wait for it.
 func TestLiveDoesNotFailWhileOneWorkerGoesOn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		pods := newPods(t, "pods", informertest.NewSource(pod("a"), pod("b"), pod("c"), pod("d")))
-		release := make(chan struct{})
-		c := newController(t, func(_ context.Context, k key) (time.Duration, error) {
-			if k.Name == "a" {
-				<-release
-				return 0, nil
+		r := start(t, enqueue.Options{
+			Workers: 2, MaxDelay: time.Second, ErrorHandler: func(context.Context, error) { time.Sleep(10 * time.Minute) },
+		}, func(ctx context.Context, key string) (time.Duration, error) {
+			if key == "a" {
+				return hangs(ctx, key)
 			}
 			time.Sleep(10 * time.Minute)
 			return 0, errors.New("no luck")
-		}, enqueue.Options{
-			Name: "website", Workers: 2, MaxDelay: time.Second, ErrorHandler: func(context.Context, error) { time.Sleep(10 * time.Minute) },
-		}, enqueue.For(pods))
-		var group informer.Group
-		stop := runGroup(t, &group, pods, c)
+		})
+		r.add("a", "b", "c", "d")
 		for range 24 {
 			time.Sleep(15 * time.Minute)
 			synctest.Wait()
-			if err := group.Live(); err != nil || c.Health().Queued == 0 {
-				t.Errorf("Live: %v, with %d keys that wait, want no error and some keys", err, c.Health().Queued)
-				break
+			if h := r.Health(); h.Live() != nil || h.Queued == 0 {
+				t.Fatalf("Live: %v, with %d keys that wait, want no error and some keys", h.Live(), h.Queued)
 			}
-		}
-		close(release)
-		if err := stop(); err != nil {
-			t.Error(err)
 		}
 	})
 }
@@ -284,22 +272,16 @@ func TestWatchersDoNotDrainWithoutTheLease(t *testing.T) {
 	for _, lost := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
 			pods, err := informer.NewFrom(informertest.NewSource(pod("a")), informer.Options[*corev1.Pod]{DrainTimeout: time.Hour})
-			if err != nil {
-				t.Fatal(err)
-			}
-			if _, err := pods.AddWatcher(informer.WatcherFunc[*corev1.Pod](func(ctx context.Context, _ informer.Event[*corev1.Pod]) error {
+			noError(t, err)
+			_, err = pods.AddWatcher(informer.WatcherFunc[*corev1.Pod](func(ctx context.Context, _ informer.Event[*corev1.Pod]) error {
 				select {
 				case <-ctx.Done():
 				case <-time.After(time.Minute):
 				}
 				return nil
-			}), informer.WatcherOptions{}); err != nil {
-				t.Fatal(err)
-			}
+			}), informer.WatcherOptions{})
 			var group informer.Group
-			if err := group.Add(pods); err != nil {
-				t.Fatal(err)
-			}
+			noError(t, errors.Join(err, group.Add(pods)))
 			ctx, end := context.WithCancelCause(t.Context())
 			done := make(chan error, 1)
 			go func() { done <- group.Run(ctx) }()
@@ -326,7 +308,7 @@ func TestAKeyOfTheWrongScopeIsReportedOnce(t *testing.T) {
 		owners    []*corev1.Pod // ReplicaSets, as far as the controller knows
 		scoped    bool
 		watches   bool
-		want      int // calls for the wrong key
+		want      int64 // calls for the wrong key
 		wantError string
 	}{
 		"ClusterScoped is forgotten": {[]*corev1.Pod{pod("owner", clusterScoped)}, false, false, 0, `controller website: ns/owner: no object of For can have such a key`},
@@ -345,38 +327,26 @@ func TestAKeyOfTheWrongScopeIsReportedOnce(t *testing.T) {
 				if test.watches {
 					sources = append(sources, enqueue.Watches(children, func(context.Context, *corev1.Pod) ([]key, error) { return nil, nil }))
 				}
-				var mu sync.Mutex
-				var reported []error
-				wrong := 0
+				var reports testkit.ErrorLog
+				var wrong atomic.Int64
 				c := newController(t, func(_ context.Context, k key) (time.Duration, error) {
-					mu.Lock()
-					defer mu.Unlock()
 					if k.Name == "owner" && len(test.owners) > 0 && k.Namespace != test.owners[0].Namespace {
-						wrong++
+						wrong.Add(1)
 					}
 					return 0, nil
-				}, enqueue.Options{Name: "website", Workers: 4, ErrorHandler: func(_ context.Context, err error) {
-					mu.Lock()
-					defer mu.Unlock()
-					reported = append(reported, err)
-				}}, sources...)
-				stop := runGroup(t, &informer.Group{}, owners, children, c)
+				}, enqueue.Options{Name: "website", Workers: 4, ErrorHandler: reports.Handle}, sources...)
+				runGroup(t, &informer.Group{}, owners, children, c)
 				time.Sleep(time.Minute)
 				for range 2 {
 					source.Apply(pod("child", child, func(pod *corev1.Pod) { pod.Labels = map[string]string{"at": time.Now().String()} }))
 					time.Sleep(time.Minute)
 				}
-				if err := stop(); err != nil {
-					t.Error(err)
+				if wrong.Load() != test.want {
+					t.Errorf("%d calls for the wrong key, want %d", wrong.Load(), test.want)
 				}
-				if wrong != test.want {
-					t.Errorf("%d calls for the wrong key, want %d", wrong, test.want)
-				}
-				if len(reported) > 1 || (len(reported) == 1) != (test.wantError != "") {
-					t.Fatalf("reported %v, want %q", reported, test.wantError)
-				}
-				if len(reported) == 1 && !strings.HasPrefix(reported[0].Error(), test.wantError) {
-					t.Errorf("reported %v", reported[0])
+				reported := reports.Take()
+				if len(reported) > 1 || (len(reported) == 1) != (test.wantError != "") || !strings.HasPrefix(fmt.Sprint(errors.Join(reported...)), test.wantError) {
+					t.Errorf("reported %v, want %q", reported, test.wantError)
 				}
 			})
 		})
@@ -393,10 +363,8 @@ func TestADeleteOfASecondForIsNeverOfTheWrongScope(t *testing.T) {
 		p.stop()
 		p.use(succeed)
 		nodes := newPods(t, "nodes", informertest.NewSource(pod("node", func(pod *corev1.Pod) { pod.Namespace = "" })))
-		ctx, cancel := context.WithCancel(t.Context())
-		defer cancel()
-		go func() { _ = nodes.Run(ctx) }()
-		p.sources = func(pods *informer.CustomCacheInformer[*corev1.Pod]) []enqueue.Source[key] {
+		informertest.Run(t, nodes)
+		p.sources = func(pods *podInformer) []enqueue.Source[key] {
 			return []enqueue.Source[key]{enqueue.For(nodes), enqueue.For(pods)}
 		}
 		p.start()
@@ -408,9 +376,7 @@ func TestADeleteOfASecondForIsNeverOfTheWrongScope(t *testing.T) {
 
 func TestTheScopeOfAnInformerOverNamespacesIsKnown(t *testing.T) {
 	pods, err := informer.NewInNamespaces(fake.NewClientset().CoreV1().Pods, []string{"ns", "other"}, informer.Options[*corev1.Pod]{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	_, err = enqueue.NewController(nothing, enqueue.Options{Name: "website"},
 		enqueue.Owns(pods, enqueue.Owners{Kind: schema.GroupKind{Kind: "Node"}, ClusterScoped: true}), enqueue.For(pods))
 	if err == nil || !strings.Contains(err.Error(), "source 1: Owns: no object of For can have such a key") {

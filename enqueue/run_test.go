@@ -43,7 +43,7 @@ type running struct {
 	*enqueue.Controller[string]
 	t      *testing.T
 	source *informertest.Source[*corev1.Pod]
-	pods   *informer.CustomCacheInformer[*corev1.Pod]
+	pods   *podInformer
 	keys   func(ctx context.Context, pod *corev1.Pod) ([]string, error)
 	feed   context.CancelFunc // ends the informer
 	stop   context.CancelFunc // ends the controller
@@ -80,9 +80,7 @@ func prepare(t *testing.T, opts enqueue.Options, reconcile func(ctx context.Cont
 		r.mu.Unlock()
 		return reconcile(ctx, key)
 	}, opts, enqueue.Watches(r.pods, func(ctx context.Context, pod *corev1.Pod) ([]string, error) { return r.keys(ctx, pod) }))
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	return r
 }
 

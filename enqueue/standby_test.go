@@ -13,7 +13,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/customcacheinformer/informer"
 	"github.com/customcacheinformer/informer/enqueue"
@@ -35,15 +34,8 @@ func newStandby(t *testing.T, pods ...*corev1.Pod) standby {
 
 func changed(pod *corev1.Pod) { pod.Labels = map[string]string{"changed": ""} }
 
-// watches has the controller use a Watches with keys.
-func (s standby) watches(opts informer.WatcherOptions, keys func(ctx context.Context, pod *corev1.Pod) ([]types.NamespacedName, error)) {
-	s.sources = func(pods *informer.CustomCacheInformer[*corev1.Pod]) []enqueue.Source[types.NamespacedName] {
-		return []enqueue.Source[types.NamespacedName]{enqueue.Watches(pods, keys).With(opts)}
-	}
-}
-
-func own(pod *corev1.Pod) []types.NamespacedName {
-	return []types.NamespacedName{{Namespace: pod.Namespace, Name: pod.Name}}
+func own(pod *corev1.Pod) []key {
+	return []key{{Namespace: pod.Namespace, Name: pod.Name}}
 }
 
 // watchers checks how many watchers the informer has.
@@ -95,8 +87,8 @@ func TestAStandbyReconcilesNothingBeforeItIsElected(t *testing.T) {
 func TestAKeyToWhichSeveralSourcesLeadIsReconciledOnceAfterTheElection(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStandby(t, pod("a"), pod("b"))
-		s.sources = func(pods *informer.CustomCacheInformer[*corev1.Pod]) []enqueue.Source[types.NamespacedName] {
-			return []enqueue.Source[types.NamespacedName]{enqueue.For(pods), enqueue.Watches(pods, func(_ context.Context, pod *corev1.Pod) ([]types.NamespacedName, error) {
+		s.sources = func(pods *podInformer) []enqueue.Source[key] {
+			return []enqueue.Source[key]{enqueue.For(pods), enqueue.Watches(pods, func(_ context.Context, pod *corev1.Pod) ([]key, error) {
 				time.Sleep(time.Second)
 				return own(pod), nil
 			})}
@@ -183,8 +175,8 @@ func TestAKeyOfAStandbyIsAsOldAsItsLastDelete(t *testing.T) {
 				s.delete("b")
 				for range times {
 					s.source.Apply(pod("b"))
-					_, err := s.source.Delete(types.NamespacedName{Namespace: "ns", Name: "b"})
-					s.ok(err)
+					_, err := s.source.Delete(key{Namespace: "ns", Name: "b"})
+					noError(s.t, err)
 					synctest.Wait()
 				}
 				s.delete("a")
@@ -204,42 +196,22 @@ func TestAKeyOfAStandbyIsAsOldAsItsLastDelete(t *testing.T) {
 	}
 }
 
-// A crash of a standby loses nothing that it keeps.
-func TestTheDeletesOfAStandbyAreToldAgainAfterARestart(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newStandby(t, pod("a"), pod("b"))
-		s.start()
-		s.delete("a")
-		s.stop()
-		s.start()
-		s.called()
-		s.elect()
-		s.rest()
-		s.called("a", "b")
-		time.Sleep(time.Minute) // for so long, another watcher could inherit the delete
-		s.tombstones(0)
-	})
-}
-
 // Each of these is a way for the function of a Watches to fail for one object while all objects
 // are told.
 func TestAWatchesThatFailsAfterTheElectionHoldsUpNoOtherObject(t *testing.T) {
-	for name, test := range map[string]struct {
-		fail    func() error
-		handled bool // no further attempt follows
-	}{
-		"an error":                   {func() error { return errors.New("the index cannot be read") }, false},
-		"a panic":                    {func() error { panic("oh") }, false},
-		"an error that is permanent": {func() error { return informer.ErrPermanent }, true},
+	for name, fails := range map[string]func() error{
+		"an error":                   func() error { return errors.New("the index cannot be read") },
+		"a panic":                    func() error { panic("oh") },
+		"an error that is permanent": func() error { return informer.ErrPermanent }, // no further attempt follows
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s := newStandby(t, pod("a"), pod("b"), pod("c"))
 				var broken atomic.Bool
 				broken.Store(true)
-				s.watches(informer.WatcherOptions{RecoverPanics: true}, func(_ context.Context, pod *corev1.Pod) ([]types.NamespacedName, error) {
+				s.watches(informer.WatcherOptions{RecoverPanics: true}, func(_ context.Context, pod *corev1.Pod) ([]key, error) {
 					if pod.Name == "b" && broken.Load() {
-						return nil, test.fail()
+						return nil, fails()
 					}
 					return own(pod), nil
 				})
@@ -247,7 +219,7 @@ func TestAWatchesThatFailsAfterTheElectionHoldsUpNoOtherObject(t *testing.T) {
 				s.elect()
 				time.Sleep(time.Hour)
 				s.called("a", "c")
-				if test.handled {
+				if name == "an error that is permanent" {
 					s.watchers(1)
 					return
 				}
@@ -266,7 +238,7 @@ func TestAnObjectThatIsDeletedWhileItsReplayFailsIsNotTriedAgain(t *testing.T) {
 		s := newStandby(t, pod("a"), pod("b"))
 		var broken atomic.Bool
 		broken.Store(true)
-		s.watches(informer.WatcherOptions{}, func(_ context.Context, pod *corev1.Pod) ([]types.NamespacedName, error) {
+		s.watches(informer.WatcherOptions{}, func(_ context.Context, pod *corev1.Pod) ([]key, error) {
 			if broken.Load() && pod.Name == "b" {
 				return nil, errors.New("the index cannot be read")
 			}
@@ -294,7 +266,7 @@ func TestWhatHappensDuringTheReplayIsReconciled(t *testing.T) {
 				s := newStandby(t, pod("a"), pod("b"), pod("c"))
 				var slow atomic.Bool
 				resume := make(chan struct{})
-				s.watches(informer.WatcherOptions{Workers: workers}, func(ctx context.Context, pod *corev1.Pod) ([]types.NamespacedName, error) {
+				s.watches(informer.WatcherOptions{Workers: workers}, func(ctx context.Context, pod *corev1.Pod) ([]key, error) {
 					if slow.CompareAndSwap(true, false) {
 						<-resume
 					}
@@ -331,7 +303,7 @@ func TestWhatHappensDuringTheReplayIsReconciled(t *testing.T) {
 func TestAStandbyThatEndsMakesNoCall(t *testing.T) {
 	for name, end := range map[string]func(s standby){
 		"its ctx ends":  func(s standby) { s.stop() },
-		"it is removed": func(s standby) { s.ok(s.group.Remove(s.controller)) },
+		"it is removed": func(s standby) { noError(s.t, s.group.Remove(s.controller)) },
 	} {
 		for _, replaying := range []bool{false, true} {
 			t.Run(fmt.Sprint(name, ", during the replay ", replaying), func(t *testing.T) {
@@ -339,7 +311,7 @@ func TestAStandbyThatEndsMakesNoCall(t *testing.T) {
 					s := newStandby(t, pod("a"), pod("b"))
 					s.opts.DrainTimeout = time.Minute // which is no time to begin
 					var block atomic.Bool
-					s.watches(informer.WatcherOptions{}, func(ctx context.Context, pod *corev1.Pod) ([]types.NamespacedName, error) {
+					s.watches(informer.WatcherOptions{}, func(ctx context.Context, pod *corev1.Pod) ([]key, error) {
 						if block.Load() {
 							<-ctx.Done()
 							return nil, ctx.Err()
@@ -368,6 +340,8 @@ func TestAStandbyThatEndsMakesNoCall(t *testing.T) {
 					block.Store(false)
 					s.start() // over the same Durable, elected at once
 					s.called("a", "b")
+					time.Sleep(time.Minute) // for so long, another watcher could inherit the delete
+					s.tombstones(0)
 				})
 			})
 		}
