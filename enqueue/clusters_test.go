@@ -2,7 +2,6 @@ package enqueue_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -13,7 +12,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/kubernetes/fake"
 
@@ -45,25 +43,25 @@ func newFleet(t *testing.T, clusters ...string) *fleet {
 	return f
 }
 
-// run runs a controller, and returns it.
+// run runs a controller, and returns it. Without sources, it has the keys of the Pods.
 func (f *fleet) run(reconcile func(context.Context, enqueue.Key) (time.Duration, error), opts enqueue.Options, sources ...enqueue.Source[enqueue.Key]) *enqueue.Controller[enqueue.Key] {
 	f.t.Helper()
+	if sources == nil {
+		sources = append(sources, enqueue.InClusters(enqueue.For(f.pods.CustomCacheInformer)))
+	}
 	opts.Name, opts.ErrorHandler = "fleet", testkit.Ignore
 	c, err := enqueue.NewController(reconcile, opts, sources...)
 	noError(f.t, err)
-	var group informer.Group
-	noError(f.t, errors.Join(group.Add(f.pods), group.Add(c)))
-	ctx, stop := context.WithCancel(context.Background())
-	done := make(chan error)
-	go func() { done <- group.Run(ctx) }()
-	f.t.Cleanup(func() {
-		stop()
-		if err := <-done; err != nil {
-			f.t.Error(err)
-		}
-	})
+	runGroup(f.t, &informer.Group{}, f.pods, c)
 	synctest.Wait()
 	return c
+}
+
+// apply writes n Pods, p0 and so on, in a cluster.
+func (f *fleet) apply(cluster string, n int) {
+	for i := range n {
+		f.sources[cluster].Apply(pod(fmt.Sprint("p", i)))
+	}
 }
 
 func (f *fleet) note(_ context.Context, key enqueue.Key) (time.Duration, error) {
@@ -89,10 +87,6 @@ func (f *fleet) called(want ...string) {
 func TestKeysHaveClusters(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFleet(t, "east", "west")
-		owned := func(pod *corev1.Pod) {
-			yes := true
-			pod.OwnerReferences = []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "ReplicaSet", Name: "owner", Controller: &yes}}
-		}
 		elected := make(chan struct{})
 		f.run(f.note, enqueue.Options{Elected: elected},
 			enqueue.InClusters(enqueue.For(f.pods.CustomCacheInformer, enqueue.Labels)),
@@ -101,7 +95,7 @@ func TestKeysHaveClusters(t *testing.T) {
 				return []enqueue.Key{{Cluster: cluster, NamespacedName: key{Name: "node-of-" + pod.Name}}}, nil
 			}).With(informer.WatcherOptions{Name: "nodes"}),
 		)
-		f.sources["east"].Apply(pod("a", owned))
+		f.sources["east"].Apply(pod("a", ownedBy("owner")))
 		f.sources["west"].Apply(pod("a"))
 		f.called()
 		close(elected) // the keys of all objects, with equal names in two clusters
@@ -129,7 +123,7 @@ func TestAKeyOfAClusterThatIsNotEngaged(t *testing.T) {
 				return time.Minute, err // the pause does not count beside an error, also if the cluster has left
 			}
 			return 0, nil
-		}, enqueue.Options{BaseDelay: 10 * time.Second}, enqueue.InClusters(enqueue.For(f.pods.CustomCacheInformer)))
+		}, enqueue.Options{BaseDelay: 10 * time.Second})
 		f.sources["east"].Apply(pod("a"))
 		f.called("east|ns/a")
 		if h := c.Health(); h.GaveUp != 0 || h.Failing != 1 {
@@ -151,23 +145,17 @@ func TestAKeyOfAClusterThatIsNotEngaged(t *testing.T) {
 // A key that has no cluster is not one of a cluster that has left.
 func TestAKeyWithoutAClusterFailsForGood(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		source, others := informertest.NewSource[*corev1.Pod](), newFleet(t)
-		source.Apply(pod("a"))
-		one, err := informer.NewFrom(source, informer.Options[*corev1.Pod]{})
-		noError(t, err)
-		calls := 0
-		c, err := enqueue.NewController(func(context.Context, key) (time.Duration, error) {
-			calls++
+		others := newFleet(t)
+		informertest.Run(t, others.pods)
+		r := start(t, enqueue.Options{}, func(context.Context, string) (time.Duration, error) {
 			_, err := others.pods.In("west").List("", nil)
 			return 0, err
-		}, enqueue.Options{Name: "one", ErrorHandler: testkit.Ignore}, enqueue.For(one))
-		noError(t, err)
-		informertest.Run(t, others.pods)
-		informertest.Run(t, one)
-		informertest.Run(t, c)
-		time.Sleep(time.Hour) // of the bubble
-		if h := c.Health(); calls != 1 || h.GaveUp != 1 {
-			t.Errorf("%d calls, %+v", calls, h)
+		})
+		r.add("a")
+		time.Sleep(time.Hour)
+		r.expect("a@0")
+		if h := r.Health(); h.GaveUp != 1 {
+			t.Errorf("%+v", h)
 		}
 	})
 }
@@ -175,8 +163,7 @@ func TestAKeyWithoutAClusterFailsForGood(t *testing.T) {
 func TestSourcesThatDoNotFitTheInformer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFleet(t)
-		one, err := informer.NewFrom(informertest.NewSource[*corev1.Pod](), informer.Options[*corev1.Pod]{})
-		noError(t, err)
+		one := newPods(t, "one", informertest.NewSource[*corev1.Pod]())
 		many := f.pods.CustomCacheInformer
 		keys := func(context.Context, *corev1.Pod) ([]key, error) { return nil, nil }
 		try := func(says string, opts enqueue.Options, sources ...enqueue.Source[enqueue.Key]) {
@@ -193,9 +180,8 @@ func TestSourcesThatDoNotFitTheInformer(t *testing.T) {
 		set, err := shards.New(fake.NewClientset().CoordinationV1().Leases("default"), shards.Options{Name: "set", Identity: "replica", ByNamespace: true})
 		noError(t, err)
 		try("divides by namespace, which keys of type enqueue.Key do not allow", enqueue.Options{Shards: set}, enqueue.InClusters(enqueue.For(many)))
-		reconcile := func(context.Context, key) (time.Duration, error) { return 0, nil }
 		for _, s := range []enqueue.Source[key]{enqueue.For(many), enqueue.Watches(many, keys)} {
-			if _, err := enqueue.NewController(reconcile, enqueue.Options{Name: "x"}, s); err == nil || !strings.Contains(err.Error(), "use InClusters or WatchesIn") {
+			if _, err := enqueue.NewController(nothing, enqueue.Options{Name: "x"}, s); err == nil || !strings.Contains(err.Error(), "use InClusters or WatchesIn") {
 				t.Errorf("got %v", err)
 			}
 		}
@@ -223,11 +209,9 @@ func TestHungClustersTakeNoWorkerFromTheOthers(t *testing.T) {
 				mu.Unlock()
 				time.Sleep(20 * time.Millisecond)
 				return 0, nil
-			}, enqueue.Options{Workers: 8, CallTimeout: 20 * time.Second}, enqueue.InClusters(enqueue.For(f.pods.CustomCacheInformer)))
+			}, enqueue.Options{Workers: 8, CallTimeout: 20 * time.Second})
 			for n := range hung {
-				for i := range 100 {
-					f.sources[names[n]].Apply(pod(fmt.Sprint("p", i)))
-				}
+				f.apply(names[n], 100)
 			}
 			time.Sleep(10 * time.Second)
 			mu.Lock()
@@ -255,7 +239,6 @@ func TestHungClustersTakeNoWorkerFromTheOthers(t *testing.T) {
 		return p99
 	}
 	well, beside := wait(t, 0), wait(t, 5)
-	t.Logf("p99 of the wait is %v, and beside 5 clusters whose calls hang %v", well, beside)
 	if beside > well*13/10 {
 		t.Errorf("p99 of the wait is %v, and beside 5 clusters whose calls hang %v", well, beside)
 	}
@@ -272,10 +255,8 @@ func TestAClusterThatFloodsHoldsUpNoOther(t *testing.T) {
 			}
 			time.Sleep(20 * time.Millisecond)
 			return 0, nil
-		}, enqueue.Options{Workers: 4}, enqueue.InClusters(enqueue.For(f.pods.CustomCacheInformer)))
-		for i := range 1000 {
-			f.sources["east"].Apply(pod(fmt.Sprint("p", i)))
-		}
+		}, enqueue.Options{Workers: 4})
+		f.apply("east", 1000)
 		time.Sleep(time.Second)
 		came := time.Now()
 		f.sources["west"].Apply(pod("a"))
@@ -298,7 +279,7 @@ func TestAHeldKeyIsTakenAfterASlowCall(t *testing.T) {
 				time.Sleep(2 * time.Second)
 			}
 			return 0, nil
-		}, enqueue.Options{Workers: 1}, enqueue.InClusters(enqueue.For(f.pods.CustomCacheInformer)))
+		}, enqueue.Options{Workers: 1})
 		f.sources["west"].Apply(pod("v"))
 		f.sources["west"].Apply(pod("w")) // is held
 		time.Sleep(2 * time.Second)
@@ -322,10 +303,8 @@ func TestADrainTakesHeldKeys(t *testing.T) {
 			_, _ = f.note(ctx, key)
 			time.Sleep(1500 * time.Millisecond)
 			return 0, nil
-		}, enqueue.Options{Workers: 2, DrainTimeout: time.Hour}, enqueue.InClusters(enqueue.For(f.pods.CustomCacheInformer)))
-		for i := range 10 {
-			f.sources["east"].Apply(pod(fmt.Sprint("p", i)))
-		}
+		}, enqueue.Options{Workers: 2, DrainTimeout: time.Hour})
+		f.apply("east", 10)
 		time.Sleep(5 * time.Second)
 	})
 	if len(f.calls) != 10 {
@@ -352,52 +331,13 @@ func TestAClusterThatIsQuickAgainGetsAllWorkers(t *testing.T) {
 			defer f.mu.Unlock()
 			busy--
 			return 0, nil
-		}, enqueue.Options{Workers: 8}, enqueue.InClusters(enqueue.For(f.pods.CustomCacheInformer)))
-		for i := range 200 {
-			f.sources["east"].Apply(pod(fmt.Sprint("p", i)))
-		}
+		}, enqueue.Options{Workers: 8})
+		f.apply("east", 200)
 		time.Sleep(time.Minute)
 		f.mu.Lock()
 		defer f.mu.Unlock()
 		if most < 8 {
 			t.Errorf("at most %d calls were under way", most)
-		}
-	})
-}
-
-// The keys of a cluster whose calls hang come back together after their timeout, and take no worker even then.
-func TestRetriesOfAHungClusterTakeNoWorker(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f := newFleet(t, "h0", "h1", "h2", "h3", "h4", "ok")
-		begun, worst := map[string]time.Time{}, time.Duration(0)
-		f.run(func(ctx context.Context, key enqueue.Key) (time.Duration, error) {
-			if key.Cluster != "ok" {
-				<-ctx.Done()
-				return 0, ctx.Err()
-			}
-			f.mu.Lock()
-			defer f.mu.Unlock()
-			worst = max(worst, time.Since(begun[key.Name]))
-			return 0, nil
-		}, enqueue.Options{Workers: 8, CallTimeout: 20 * time.Second, MaxDelay: 10 * time.Second}, enqueue.InClusters(enqueue.For(f.pods.CustomCacheInformer)))
-		for c := range 5 {
-			for i := range 8 {
-				f.sources[fmt.Sprint("h", c)].Apply(pod(fmt.Sprint("p", i)))
-			}
-			time.Sleep(2500 * time.Millisecond)
-		}
-		for i := range 1000 {
-			name := fmt.Sprint("q", i)
-			f.mu.Lock()
-			begun[name] = time.Now()
-			f.mu.Unlock()
-			f.sources["ok"].Apply(pod(name))
-			time.Sleep(200 * time.Millisecond)
-		}
-		f.mu.Lock()
-		defer f.mu.Unlock()
-		if worst > 100*time.Millisecond {
-			t.Errorf("a key has waited for %v", worst)
 		}
 	})
 }

@@ -63,6 +63,12 @@ func runGroup(t *testing.T, group *informer.Group, members ...informer.Member) (
 	return stop
 }
 
+// inBubble runs a subtest in a bubble of its own.
+func inBubble(t *testing.T, name string, test func(t *testing.T)) {
+	t.Helper()
+	t.Run(name, func(t *testing.T) { synctest.Test(t, test) })
+}
+
 func noError(t *testing.T, err error) {
 	t.Helper()
 	if err != nil {
@@ -201,35 +207,33 @@ func TestAKeyThatWasGivenUpBeginsAgainAtItsNextEvent(t *testing.T) {
 
 func TestALongWaitIsLogged(t *testing.T) {
 	for name, elected := range map[string]bool{"informer pods": false, "the election": true} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				var opts enqueue.Options
-				election := make(chan struct{})
-				if elected {
-					opts.Elected = election
-				}
-				r := prepare(t, opts, returning())
-				release := func() { close(election) }
-				if !elected {
-					r.source.SetFaults(informertest.Faults{HoldLists: true, RejectWatchList: true})
-					release = r.source.Heal
-				}
-				ctx, logs := logged(t.Context(), t)
-				r.run(ctx)
-				time.Sleep(29 * time.Second)
-				if strings.Contains(logs(), "waiting") {
-					t.Errorf("logged after 29 s:\n%s", logs())
-				}
-				time.Sleep(time.Hour)
-				if n := strings.Count(logs(), "Still waiting"); n != 1 || !strings.Contains(logs(), fmt.Sprintf("late=[%q]", name)) || !strings.Contains(logs(), `queue="website"`) {
-					t.Errorf("after an hour of waiting for %s the log has %d lines, want one:\n%s", name, n, logs())
-				}
-				release()
-				time.Sleep(time.Minute)
-				if !strings.Contains(logs(), "The wait is over") {
-					t.Errorf("the end of the wait is not logged:\n%s", logs())
-				}
-			})
+		inBubble(t, name, func(t *testing.T) {
+			var opts enqueue.Options
+			election := make(chan struct{})
+			if elected {
+				opts.Elected = election
+			}
+			r := prepare(t, opts, returning())
+			release := func() { close(election) }
+			if !elected {
+				r.source.SetFaults(informertest.Faults{HoldLists: true, RejectWatchList: true})
+				release = r.source.Heal
+			}
+			ctx, logs := logged(t.Context(), t)
+			r.run(ctx)
+			time.Sleep(29 * time.Second)
+			if strings.Contains(logs(), "waiting") {
+				t.Errorf("logged after 29 s:\n%s", logs())
+			}
+			time.Sleep(time.Hour)
+			if n := strings.Count(logs(), "Still waiting"); n != 1 || !strings.Contains(logs(), fmt.Sprintf("late=[%q]", name)) || !strings.Contains(logs(), `queue="website"`) {
+				t.Errorf("after an hour of waiting for %s the log has %d lines, want one:\n%s", name, n, logs())
+			}
+			release()
+			time.Sleep(time.Minute)
+			if !strings.Contains(logs(), "The wait is over") {
+				t.Errorf("the end of the wait is not logged:\n%s", logs())
+			}
 		})
 	}
 }

@@ -160,22 +160,20 @@ func TestWhichCallsHandleADelete(t *testing.T) {
 			return 0, nil
 		}, enqueue.Options{}, 0},
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				p := newProgram(t, pod("a"))
-				p.opts = test.opts
-				p.opts.Name = "website"
-				p.start()
-				p.use(test.reconcile)
-				p.delete("a")
-				p.stop()
-				p.tombstones(test.want)
-				p.use(succeed)
-				p.start()
-				time.Sleep(time.Minute) // for so long, another watcher could inherit the delete
-				p.tombstones(0)
-				p.called(slices.Repeat([]string{"a"}, test.want)...)
-			})
+		inBubble(t, name, func(t *testing.T) {
+			p := newProgram(t, pod("a"))
+			p.opts = test.opts
+			p.opts.Name = "website"
+			p.start()
+			p.use(test.reconcile)
+			p.delete("a")
+			p.stop()
+			p.tombstones(test.want)
+			p.use(succeed)
+			p.start()
+			time.Sleep(time.Minute) // for so long, another watcher could inherit the delete
+			p.tombstones(0)
+			p.called(slices.Repeat([]string{"a"}, test.want)...)
 		})
 	}
 }
@@ -314,6 +312,7 @@ func TestWithoutADurableNoDeleteIsRemembered(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := start(t, enqueue.Options{}, func(context.Context, string) (time.Duration, error) { return 0, errors.New("no luck") })
 		r.add("a")
+		synctest.Wait()
 		_, err := r.source.Delete(key{Namespace: "ns", Name: "a"})
 		noError(t, err)
 		time.Sleep(time.Second)

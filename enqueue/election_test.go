@@ -61,50 +61,48 @@ func (c *cluster) join(p *program, name string) (ended chan error) {
 // docs/operator.md shows.
 func TestTheNextLeaderReconcilesEverything(t *testing.T) {
 	for _, lost := range []bool{false, true} {
-		t.Run(fmt.Sprint("the lease is lost ", lost), func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				c := newCluster(t)
-				first := newProgram(t, pod("a"), pod("b"), pod("c"), pod("d"))
-				second := newProgram(t)
-				second.source = first.source
-				ended := c.join(first, "first")
-				c.join(second, "second")
-				first.start()
-				first.called("a", "b", "c", "d")
-				second.start()
-				if h := second.controller.Health(); !h.Standby || second.pods.Health().Objects != 4 {
-					t.Errorf("the second replica has %d objects, and %+v", second.pods.Health().Objects, h)
-				}
-				if err := second.group.Ready(); err != nil {
-					t.Errorf("the second replica is not ready: %v", err)
-				}
-				first.delete("a")
-				first.called("a", "a", "b", "c", "d")
+		inBubble(t, fmt.Sprint("the lease is lost ", lost), func(t *testing.T) {
+			c := newCluster(t)
+			first := newProgram(t, pod("a"), pod("b"), pod("c"), pod("d"))
+			second := newProgram(t)
+			second.source = first.source
+			ended := c.join(first, "first")
+			c.join(second, "second")
+			first.start()
+			first.called("a", "b", "c", "d")
+			second.start()
+			if h := second.controller.Health(); !h.Standby || second.pods.Health().Objects != 4 {
+				t.Errorf("the second replica has %d objects, and %+v", second.pods.Health().Objects, h)
+			}
+			if err := second.group.Ready(); err != nil {
+				t.Errorf("the second replica is not ready: %v", err)
+			}
+			first.delete("a")
+			first.called("a", "a", "b", "c", "d")
 
-				if lost {
-					c.down.Store(true)
-				} else {
-					first.stop()
-				}
-				if err := <-ended; (err != nil) != lost {
-					t.Errorf("the first replica has ended with %v", err)
-				}
-				_, err := first.source.Delete(key{Namespace: "ns", Name: "b"}) // while no replica is the leader
-				noError(first.t, err)
-				first.source.Apply(pod("e"))
-				synctest.Wait()
-				if lost { // otherwise the second may be the leader already
-					second.called()
-				}
-				time.Sleep(20 * time.Second)
-				synctest.Wait()
-				second.called("a", "b", "c", "d", "e")
-				second.delete("c")
-				second.called("a", "b", "c", "c", "d", "e")
-				time.Sleep(time.Minute) // for so long, another watcher could inherit the delete
-				second.tombstones(0)
-				first.called("a", "a", "b", "c", "d")
-			})
+			if lost {
+				c.down.Store(true)
+			} else {
+				first.stop()
+			}
+			if err := <-ended; (err != nil) != lost {
+				t.Errorf("the first replica has ended with %v", err)
+			}
+			_, err := first.source.Delete(key{Namespace: "ns", Name: "b"}) // while no replica is the leader
+			noError(first.t, err)
+			first.source.Apply(pod("e"))
+			synctest.Wait()
+			if lost { // otherwise the second may be the leader already
+				second.called()
+			}
+			time.Sleep(20 * time.Second)
+			synctest.Wait()
+			second.called("a", "b", "c", "d", "e")
+			second.delete("c")
+			second.called("a", "b", "c", "c", "d", "e")
+			time.Sleep(time.Minute) // for so long, another watcher could inherit the delete
+			second.tombstones(0)
+			first.called("a", "a", "b", "c", "d")
 		})
 	}
 }

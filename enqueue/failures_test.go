@@ -84,23 +84,21 @@ func TestTheResultOfACallDecidesAboutTheNext(t *testing.T) {
 			calls:   "k@0 k@0 k@0.01 k@0.03 k@0.06 k@0.09 k@0.095 k@0.125 k@0.155 k@1.155 k@1.159 k@60", errors: []string{"k: no"},
 		},
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				r := start(t, test.opts, returning(test.results...))
-				r.add("k")
-				time.Sleep(time.Minute)
-				r.add("k")
-				synctest.Wait()
-				if h := r.Health(); h.Waiting != test.waiting {
-					t.Errorf("%d keys wait for their time, want %d", h.Waiting, test.waiting)
-				}
-				time.Sleep(100 * time.Hour)
-				r.expect(strings.Fields(test.calls)...)
-				r.expectErrors(test.errors...)
-				if h := r.Health(); h.Waiting != 0 {
-					t.Errorf("in the end %d keys wait for their time", h.Waiting)
-				}
-			})
+		inBubble(t, name, func(t *testing.T) {
+			r := start(t, test.opts, returning(test.results...))
+			r.add("k")
+			time.Sleep(time.Minute)
+			r.add("k")
+			synctest.Wait()
+			if h := r.Health(); h.Waiting != test.waiting {
+				t.Errorf("%d keys wait for their time, want %d", h.Waiting, test.waiting)
+			}
+			time.Sleep(100 * time.Hour)
+			r.expect(strings.Fields(test.calls)...)
+			r.expectErrors(test.errors...)
+			if h := r.Health(); h.Waiting != 0 {
+				t.Errorf("in the end %d keys wait for their time", h.Waiting)
+			}
 		})
 	}
 }

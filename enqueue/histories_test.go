@@ -80,16 +80,14 @@ func TestInNoHistoryIsADeleteLost(t *testing.T) {
 	}
 	var played, deletes, exempt, kept, dying, losses, atOnce int
 	for seed := first; seed < first+uint64(n); seed++ {
-		t.Run(fmt.Sprint(seed), func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				h := newHistory(t, seed)
-				defer h.report(seed)
-				h.play(plan(seed))
-				played++
-				l := h.ledger
-				deletes, exempt, kept = deletes+l.deletes, exempt+l.exempt, kept+l.kept
-				dying, losses, atOnce = dying+l.checked, losses+l.losses, atOnce+h.atOnce
-			})
+		inBubble(t, fmt.Sprint(seed), func(t *testing.T) {
+			h := newHistory(t, seed)
+			defer h.report(seed)
+			h.play(plan(seed))
+			played++
+			l := h.ledger
+			deletes, exempt, kept = deletes+l.deletes, exempt+l.exempt, kept+l.kept
+			dying, losses, atOnce = dying+l.checked, losses+l.losses, atOnce+h.atOnce
 		})
 	}
 	t.Logf("%d deletes, of which the store has lost %d with their objects, and processes found %d tombstones", deletes, exempt, kept)

@@ -95,27 +95,25 @@ func TestNoCallBeginsWithoutTheLease(t *testing.T) {
 			l.end(l.lose)
 		}},
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				l := startLeader(t, enqueue.Options{DrainTimeout: 4 * time.Second, Workers: 2}, test.wired)
-				time.Sleep(10*time.Second + time.Second/2)
-				test.end(l)
-				err := <-l.done
-				l.mu.Lock()
-				defer l.mu.Unlock()
-				if lasts := time.Since(l.ended); l.late != test.late || lasts != test.lasts {
-					t.Errorf("%d calls began, and Run returned after %v, want %d and %v", l.late, lasts, test.late, test.lasts)
-				}
-				if errors.Is(err, informer.ErrLeaseLost) != test.lost || err != nil && !test.lost {
-					t.Errorf("Run returned %v", err)
-				}
-				if len(l.causes) != 2 || errors.Is(l.causes[0], informer.ErrLeaseLost) == test.held {
-					t.Errorf("the causes are %v", l.causes)
-				}
-				if h := l.Health(); h.Failed > 0 {
-					t.Errorf("%d cancelled calls are failures", h.Failed)
-				}
-			})
+		inBubble(t, name, func(t *testing.T) {
+			l := startLeader(t, enqueue.Options{DrainTimeout: 4 * time.Second, Workers: 2}, test.wired)
+			time.Sleep(10*time.Second + time.Second/2)
+			test.end(l)
+			err := <-l.done
+			l.mu.Lock()
+			defer l.mu.Unlock()
+			if lasts := time.Since(l.ended); l.late != test.late || lasts != test.lasts {
+				t.Errorf("%d calls began, and Run returned after %v, want %d and %v", l.late, lasts, test.late, test.lasts)
+			}
+			if errors.Is(err, informer.ErrLeaseLost) != test.lost || err != nil && !test.lost {
+				t.Errorf("Run returned %v", err)
+			}
+			if len(l.causes) != 2 || errors.Is(l.causes[0], informer.ErrLeaseLost) == test.held {
+				t.Errorf("the causes are %v", l.causes)
+			}
+			if h := l.Health(); h.Failed > 0 {
+				t.Errorf("%d cancelled calls are failures", h.Failed)
+			}
 		})
 	}
 }
@@ -222,18 +220,16 @@ func TestLiveSeesWorkersThatHang(t *testing.T) {
 		{2, 0, 2, 0}, // nothing waits for them
 		{4, 0, 3, 0}, // one worker is free
 	} {
-		t.Run(fmt.Sprintf("%+v", test), func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				r := start(t, enqueue.Options{Workers: test.workers, HangTimeout: test.limit}, hangs)
-				r.add([]string{"a", "b", "c"}[:test.pods]...)
-				synctest.Wait()
-				for since := time.Duration(0); since < 24*time.Hour; since += time.Minute {
-					if err := r.Health().Live(); (err != nil) != (test.want > 0 && since >= test.want) {
-						t.Fatalf("after %v: %v", since, err)
-					}
-					time.Sleep(time.Minute)
+		inBubble(t, fmt.Sprintf("%+v", test), func(t *testing.T) {
+			r := start(t, enqueue.Options{Workers: test.workers, HangTimeout: test.limit}, hangs)
+			r.add([]string{"a", "b", "c"}[:test.pods]...)
+			synctest.Wait()
+			for since := time.Duration(0); since < 24*time.Hour; since += time.Minute {
+				if err := r.Health().Live(); (err != nil) != (test.want > 0 && since >= test.want) {
+					t.Fatalf("after %v: %v", since, err)
 				}
-			})
+				time.Sleep(time.Minute)
+			}
 		})
 	}
 }
@@ -318,37 +314,35 @@ func TestAKeyOfTheWrongScopeIsReportedOnce(t *testing.T) {
 		"no object":                  {nil, false, false, 0, ""}, // each scope is as good as the other
 		"the right scope":            {[]*corev1.Pod{pod("owner", clusterScoped)}, true, false, 0, ""},
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				owners := newPods(t, "owners", informertest.NewSource(test.owners...))
-				source := informertest.NewSource(pod("child", child))
-				children := newPods(t, "children", source)
-				sources := []enqueue.Source[key]{enqueue.Owns(children, enqueue.Owners{Kind: kind, ClusterScoped: test.scoped}), enqueue.For(owners)}
-				if test.watches {
-					sources = append(sources, enqueue.Watches(children, func(context.Context, *corev1.Pod) ([]key, error) { return nil, nil }))
+		inBubble(t, name, func(t *testing.T) {
+			owners := newPods(t, "owners", informertest.NewSource(test.owners...))
+			source := informertest.NewSource(pod("child", child))
+			children := newPods(t, "children", source)
+			sources := []enqueue.Source[key]{enqueue.Owns(children, enqueue.Owners{Kind: kind, ClusterScoped: test.scoped}), enqueue.For(owners)}
+			if test.watches {
+				sources = append(sources, enqueue.Watches(children, func(context.Context, *corev1.Pod) ([]key, error) { return nil, nil }))
+			}
+			var reports testkit.ErrorLog
+			var wrong atomic.Int64
+			c := newController(t, func(_ context.Context, k key) (time.Duration, error) {
+				if k.Name == "owner" && len(test.owners) > 0 && k.Namespace != test.owners[0].Namespace {
+					wrong.Add(1)
 				}
-				var reports testkit.ErrorLog
-				var wrong atomic.Int64
-				c := newController(t, func(_ context.Context, k key) (time.Duration, error) {
-					if k.Name == "owner" && len(test.owners) > 0 && k.Namespace != test.owners[0].Namespace {
-						wrong.Add(1)
-					}
-					return 0, nil
-				}, enqueue.Options{Name: "website", Workers: 4, ErrorHandler: reports.Handle}, sources...)
-				runGroup(t, &informer.Group{}, owners, children, c)
+				return 0, nil
+			}, enqueue.Options{Name: "website", Workers: 4, ErrorHandler: reports.Handle}, sources...)
+			runGroup(t, &informer.Group{}, owners, children, c)
+			time.Sleep(time.Minute)
+			for range 2 {
+				source.Apply(pod("child", child, func(pod *corev1.Pod) { pod.Labels = map[string]string{"at": time.Now().String()} }))
 				time.Sleep(time.Minute)
-				for range 2 {
-					source.Apply(pod("child", child, func(pod *corev1.Pod) { pod.Labels = map[string]string{"at": time.Now().String()} }))
-					time.Sleep(time.Minute)
-				}
-				if wrong.Load() != test.want {
-					t.Errorf("%d calls for the wrong key, want %d", wrong.Load(), test.want)
-				}
-				reported := reports.Take()
-				if len(reported) > 1 || (len(reported) == 1) != (test.wantError != "") || !strings.HasPrefix(fmt.Sprint(errors.Join(reported...)), test.wantError) {
-					t.Errorf("reported %v, want %q", reported, test.wantError)
-				}
-			})
+			}
+			if wrong.Load() != test.want {
+				t.Errorf("%d calls for the wrong key, want %d", wrong.Load(), test.want)
+			}
+			reported := reports.Take()
+			if len(reported) > 1 || (len(reported) == 1) != (test.wantError != "") || !strings.HasPrefix(fmt.Sprint(errors.Join(reported...)), test.wantError) {
+				t.Errorf("reported %v, want %q", reported, test.wantError)
+			}
 		})
 	}
 }

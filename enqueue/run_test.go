@@ -197,10 +197,7 @@ func TestTenUpdatesMeanwhileAreOneMoreReconcile(t *testing.T) {
 func TestWorkers(t *testing.T) {
 	for workers, want := range map[int]int{0: 1, 1: 1, 3: 3} {
 		synctest.Test(t, func(t *testing.T) {
-			r := start(t, enqueue.Options{Workers: workers}, func(ctx context.Context, _ string) (time.Duration, error) {
-				<-ctx.Done()
-				return 0, ctx.Err()
-			})
+			r := start(t, enqueue.Options{Workers: workers}, hangs)
 			r.add("0", "1", "2", "3", "4")
 			synctest.Wait()
 			if h := r.Health(); h.Busy != want || h.Queued != 5-want {

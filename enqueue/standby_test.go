@@ -17,6 +17,7 @@ import (
 	"github.com/customcacheinformer/informer"
 	"github.com/customcacheinformer/informer/enqueue"
 	"github.com/customcacheinformer/informer/informertest"
+	"github.com/customcacheinformer/informer/internal/testkit"
 )
 
 // standby is a program whose controller waits for its election.
@@ -104,50 +105,41 @@ func TestAKeyToWhichSeveralSourcesLeadIsReconciledOnceAfterTheElection(t *testin
 
 func TestAStandbyThatIsElectedEarlyReconcilesEachObjectOnce(t *testing.T) {
 	for _, when := range []string{"before Run", "before the sync"} {
-		t.Run(when, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				s := newStandby(t, pod("a"), pod("b"))
-				s.source.SetFaults(informertest.Faults{HoldLists: true, RejectWatchList: true})
-				release := func() { s.source.SetFaults(informertest.Faults{RejectWatchList: true}) }
-				if when == "before Run" {
-					s.elect()
-				}
-				s.start()
+		inBubble(t, when, func(t *testing.T) {
+			s := newStandby(t, pod("a"), pod("b"))
+			s.source.SetFaults(informertest.Faults{HoldLists: true, RejectWatchList: true})
+			if when == "before Run" {
 				s.elect()
-				s.rest()
-				s.called()
-				if h := s.controller.Health(); h.Synced || !h.Standby {
-					t.Errorf("before the sync, Health is %+v", h)
-				}
-				release()
-				s.rest()
-				s.called("a", "b")
-				s.watchers(1)
-			})
+			}
+			s.start()
+			s.elect()
+			s.rest()
+			s.called()
+			if h := s.health(); h.Synced || !h.Standby {
+				t.Errorf("before the sync, Health is %+v", h)
+			}
+			s.source.Heal()
+			s.rest()
+			s.called("a", "b")
+			s.watchers(1)
 		})
 	}
 }
 
 func TestAStandbyDropsTheOldestDeletesBeyondItsBound(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		names := []string{"a", "b", "c", "d", "e"}
-		var pods []*corev1.Pod
-		for _, name := range names {
-			pods = append(pods, pod(name))
-		}
-		s := newStandby(t, pods...)
-		var reported []error
-		s.opts.StandbyDeletes = 2
-		s.opts.ErrorHandler = func(_ context.Context, err error) { reported = append(reported, err) }
+		s := newStandby(t, pod("a"), pod("b"), pod("c"), pod("d"), pod("e"))
+		var reports testkit.ErrorLog
+		s.opts.StandbyDeletes, s.opts.ErrorHandler = 2, reports.Handle
 		s.start()
-		for i, name := range names {
+		for i, name := range []string{"a", "b", "c", "d", "e"} {
 			s.delete(name)
 			s.tombstones(min(i+1, 2))
 		}
 		if h := s.health(); h.Dropped != 3 || h.Queued != 2 || h.Deletes != 2 {
 			t.Errorf("Health is %+v, want 3 dropped keys and 2 kept", h)
 		}
-		if len(reported) != 1 || !errors.Is(reported[0], enqueue.ErrStandbyDeletesDropped) || !strings.Contains(reported[0].Error(), "website") {
+		if reported := reports.Take(); len(reported) != 1 || !errors.Is(reported[0], enqueue.ErrStandbyDeletesDropped) || !strings.Contains(reported[0].Error(), "website") {
 			t.Errorf("reported %v, want ErrStandbyDeletesDropped once, with the name of the controller", reported)
 		}
 		s.elect()
@@ -159,7 +151,7 @@ func TestAStandbyDropsTheOldestDeletesBeyondItsBound(t *testing.T) {
 			s.delete("f")
 			s.source.Apply(pod("f"))
 		}
-		if h := s.health(); h.Dropped != 3 || len(reported) != 1 {
+		if h, reported := s.health(), reports.Take(); h.Dropped != 3 || len(reported) > 0 {
 			t.Errorf("the leader has dropped keys: %+v, reported %v", h, reported)
 		}
 	})
@@ -167,31 +159,29 @@ func TestAStandbyDropsTheOldestDeletesBeyondItsBound(t *testing.T) {
 
 func TestAKeyOfAStandbyIsAsOldAsItsLastDelete(t *testing.T) {
 	for _, times := range []int{1, 3000} {
-		t.Run(fmt.Sprint("deleted again ", times), func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				s := newStandby(t, pod("a"), pod("b"), pod("c"))
-				s.opts.StandbyDeletes = 2
-				s.start()
-				s.delete("b")
-				for range times {
-					s.source.Apply(pod("b"))
-					_, err := s.source.Delete(key{Namespace: "ns", Name: "b"})
-					noError(s.t, err)
-					synctest.Wait()
-				}
-				s.delete("a")
+		inBubble(t, fmt.Sprint("deleted again ", times), func(t *testing.T) {
+			s := newStandby(t, pod("a"), pod("b"), pod("c"))
+			s.opts.StandbyDeletes = 2
+			s.start()
+			s.delete("b")
+			for range times {
 				s.source.Apply(pod("b"))
-				s.delete("b")
-				if h := s.health(); h.Queued != 2 || h.Deletes != 2 || h.Dropped != 0 {
-					t.Errorf("Health is %+v, want two keys and deletes", h)
-				}
-				s.delete("c") // drops a
-				s.tombstones(2)
-				s.elect()
-				s.rest()
-				s.called("b", "c")
-				s.tombstones(0)
-			})
+				_, err := s.source.Delete(key{Namespace: "ns", Name: "b"})
+				noError(s.t, err)
+				synctest.Wait()
+			}
+			s.delete("a")
+			s.source.Apply(pod("b"))
+			s.delete("b")
+			if h := s.health(); h.Queued != 2 || h.Deletes != 2 || h.Dropped != 0 {
+				t.Errorf("Health is %+v, want two keys and deletes", h)
+			}
+			s.delete("c") // drops a
+			s.tombstones(2)
+			s.elect()
+			s.rest()
+			s.called("b", "c")
+			s.tombstones(0)
 		})
 	}
 }
@@ -204,31 +194,29 @@ func TestAWatchesThatFailsAfterTheElectionHoldsUpNoOtherObject(t *testing.T) {
 		"a panic":                    func() error { panic("oh") },
 		"an error that is permanent": func() error { return informer.ErrPermanent }, // no further attempt follows
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				s := newStandby(t, pod("a"), pod("b"), pod("c"))
-				var broken atomic.Bool
-				broken.Store(true)
-				s.watches(informer.WatcherOptions{RecoverPanics: true}, func(_ context.Context, pod *corev1.Pod) ([]key, error) {
-					if pod.Name == "b" && broken.Load() {
-						return nil, fails()
-					}
-					return own(pod), nil
-				})
-				s.start()
-				s.elect()
-				time.Sleep(time.Hour)
-				s.called("a", "c")
-				if name == "an error that is permanent" {
-					s.watchers(1)
-					return
+		inBubble(t, name, func(t *testing.T) {
+			s := newStandby(t, pod("a"), pod("b"), pod("c"))
+			var broken atomic.Bool
+			broken.Store(true)
+			s.watches(informer.WatcherOptions{RecoverPanics: true}, func(_ context.Context, pod *corev1.Pod) ([]key, error) {
+				if pod.Name == "b" && broken.Load() {
+					return nil, fails()
 				}
-				s.watchers(2) // one still tries
-				broken.Store(false)
-				time.Sleep(2 * time.Minute)
-				s.called("a", "b", "c")
-				s.watchers(1)
+				return own(pod), nil
 			})
+			s.start()
+			s.elect()
+			time.Sleep(time.Hour)
+			s.called("a", "c")
+			if name == "an error that is permanent" {
+				s.watchers(1)
+				return
+			}
+			s.watchers(2) // one still tries
+			broken.Store(false)
+			time.Sleep(2 * time.Minute)
+			s.called("a", "b", "c")
+			s.watchers(1)
 		})
 	}
 }
@@ -261,40 +249,38 @@ func TestAnObjectThatIsDeletedWhileItsReplayFailsIsNotTriedAgain(t *testing.T) {
 // replay.
 func TestWhatHappensDuringTheReplayIsReconciled(t *testing.T) {
 	for _, workers := range []int{1, 4} {
-		t.Run(fmt.Sprint(workers, " workers"), func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				s := newStandby(t, pod("a"), pod("b"), pod("c"))
-				var slow atomic.Bool
-				resume := make(chan struct{})
-				s.watches(informer.WatcherOptions{Workers: workers}, func(ctx context.Context, pod *corev1.Pod) ([]key, error) {
-					if slow.CompareAndSwap(true, false) {
-						<-resume
-					}
-					return own(pod), nil
-				})
-				s.start()
-				slow.Store(true)
-				s.elect()
-				s.rest()
-				if h := s.health(); h.Standby {
-					t.Error("still on standby after the election")
+		inBubble(t, fmt.Sprint(workers, " workers"), func(t *testing.T) {
+			s := newStandby(t, pod("a"), pod("b"), pod("c"))
+			var slow atomic.Bool
+			resume := make(chan struct{})
+			s.watches(informer.WatcherOptions{Workers: workers}, func(ctx context.Context, pod *corev1.Pod) ([]key, error) {
+				if slow.CompareAndSwap(true, false) {
+					<-resume
 				}
-				s.called()
-				s.delete("c")
-				s.source.Apply(pod("b", changed))
-				s.source.Apply(pod("d"))
-				s.rest()
-				close(resume)
-				s.rest()
-				s.mu.Lock()
-				names := slices.Compact(slices.Sorted(slices.Values(s.calls)))
-				s.mu.Unlock()
-				if want := []string{"a", "b", "c", "d"}; !slices.Equal(names, want) {
-					t.Errorf("reconciled %v, want %v", names, want)
-				}
-				s.watchers(1)
-				s.tombstones(0)
+				return own(pod), nil
 			})
+			s.start()
+			slow.Store(true)
+			s.elect()
+			s.rest()
+			if h := s.health(); h.Standby {
+				t.Error("still on standby after the election")
+			}
+			s.called()
+			s.delete("c")
+			s.source.Apply(pod("b", changed))
+			s.source.Apply(pod("d"))
+			s.rest()
+			close(resume)
+			s.rest()
+			s.mu.Lock()
+			names := slices.Compact(slices.Sorted(slices.Values(s.calls)))
+			s.mu.Unlock()
+			if want := []string{"a", "b", "c", "d"}; !slices.Equal(names, want) {
+				t.Errorf("reconciled %v, want %v", names, want)
+			}
+			s.watchers(1)
+			s.tombstones(0)
 		})
 	}
 }
@@ -306,43 +292,41 @@ func TestAStandbyThatEndsMakesNoCall(t *testing.T) {
 		"it is removed": func(s standby) { noError(s.t, s.group.Remove(s.controller)) },
 	} {
 		for _, replaying := range []bool{false, true} {
-			t.Run(fmt.Sprint(name, ", during the replay ", replaying), func(t *testing.T) {
-				synctest.Test(t, func(t *testing.T) {
-					s := newStandby(t, pod("a"), pod("b"))
-					s.opts.DrainTimeout = time.Minute // which is no time to begin
-					var block atomic.Bool
-					s.watches(informer.WatcherOptions{}, func(ctx context.Context, pod *corev1.Pod) ([]key, error) {
-						if block.Load() {
-							<-ctx.Done()
-							return nil, ctx.Err()
-						}
-						return own(pod), nil
-					})
-					s.start()
-					s.delete("a")
-					block.Store(true)
-					if replaying {
-						s.elect()
-						s.rest()
-						s.watchers(2)
+			inBubble(t, fmt.Sprint(name, ", during the replay ", replaying), func(t *testing.T) {
+				s := newStandby(t, pod("a"), pod("b"))
+				s.opts.DrainTimeout = time.Minute // which is no time to begin
+				var block atomic.Bool
+				s.watches(informer.WatcherOptions{}, func(ctx context.Context, pod *corev1.Pod) ([]key, error) {
+					if block.Load() {
+						<-ctx.Done()
+						return nil, ctx.Err()
 					}
-					end(s)
+					return own(pod), nil
+				})
+				s.start()
+				s.delete("a")
+				block.Store(true)
+				if replaying {
 					s.elect()
 					s.rest()
-					s.called()
-					if h := s.controller.Health(); !h.Stopped {
-						t.Errorf("Health is %+v, want stopped", h)
-					}
-					if name != "its ctx ends" {
-						s.watchers(0)
-						return
-					}
-					block.Store(false)
-					s.start() // over the same Durable, elected at once
-					s.called("a", "b")
-					time.Sleep(time.Minute) // for so long, another watcher could inherit the delete
-					s.tombstones(0)
-				})
+					s.watchers(2)
+				}
+				end(s)
+				s.elect()
+				s.rest()
+				s.called()
+				if h := s.health(); !h.Stopped {
+					t.Errorf("Health is %+v, want stopped", h)
+				}
+				if name != "its ctx ends" {
+					s.watchers(0)
+					return
+				}
+				block.Store(false)
+				s.start() // over the same Durable, elected at once
+				s.called("a", "b")
+				time.Sleep(time.Minute) // for so long, another watcher could inherit the delete
+				s.tombstones(0)
 			})
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -26,6 +27,7 @@ import (
 type fleet struct {
 	t        *testing.T
 	leases   *fake.Clientset
+	slow     atomic.Int64 // how long a call takes
 	clusters map[string]*informertest.Source[*corev1.ConfigMap]
 
 	mu    sync.Mutex
@@ -34,16 +36,16 @@ type fleet struct {
 	read  map[string]int    // the version that the last call has read, 0 if the object was deleted, by key
 	newer map[string]int    // the newest that a call has read, by key
 	wrong []string
-	slow  time.Duration // how long a call takes
-	cut   string        // a cluster that a replica cannot reach: it may read an older state of it than the last replica, see InClusters
+	cut   string // a cluster that a replica cannot reach: it may read an older state of it than the last replica, see InClusters
 }
 
 func newFleet(t *testing.T, clusters ...string) *fleet {
 	f := &fleet{
 		t: t, leases: fake.NewClientset(), clusters: map[string]*informertest.Source[*corev1.ConfigMap]{},
-		slow: 10 * time.Millisecond, calls: map[string]string{}, by: map[string]string{}, read: map[string]int{}, newer: map[string]int{},
+		calls: map[string]string{}, by: map[string]string{}, read: map[string]int{}, newer: map[string]int{},
 	}
 	informertest.NewSource[*coordinationv1.Lease]().Serve(&f.leases.Fake, "leases", &coordinationv1.LeaseList{})
+	f.slow.Store(int64(10 * time.Millisecond))
 	for _, name := range clusters {
 		f.clusters[name] = informertest.NewSource[*corev1.ConfigMap]()
 	}
@@ -110,11 +112,10 @@ func (f *fleet) reconcile(ctx context.Context, m *member, key enqueue.Key) error
 		f.wrong = append(f.wrong, fmt.Sprintf("%s: calls of %s and %s at once", at, by, m.name))
 	}
 	f.calls[at] = m.name
-	slow := f.slow
 	f.mu.Unlock()
 	obj, exists, err := m.objects.In(key.Cluster).Get(key.NamespacedName)
 	if err == nil {
-		err = sleep(ctx, slow)
+		err = sleep(ctx, time.Duration(f.slow.Load()))
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -247,35 +248,33 @@ func TestAClusterThatIsOutOfReachHoldsUpNoBucketForLong(t *testing.T) {
 // meanwhile is not waited for.
 func TestATakeoverWaitsForACluster(t *testing.T) {
 	for _, leaves := range []bool{false, true} {
-		t.Run(fmt.Sprint("leaves=", leaves), func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				f := newFleet(t, "east", "west")
-				f.write("1")
-				for n := range 100 { // the versions of the others do not matter
-					f.clusters["west"].Apply(configMap(name(0), strconv.Itoa(n)))
-				}
-				a, b := f.start("a"), f.start("b")
+		inBubble(t, fmt.Sprint("leaves=", leaves), func(t *testing.T) {
+			f := newFleet(t, "east", "west")
+			f.write("1")
+			for n := range 100 { // the versions of the others do not matter
+				f.clusters["west"].Apply(configMap(name(0), strconv.Itoa(n)))
+			}
+			a, b := f.start("a"), f.start("b")
+			f.settled(2*time.Minute, "east", "west")
+			b.links["east"].cutObjects()
+			f.write("2")
+			time.Sleep(2 * time.Second)
+			a.stop()
+			time.Sleep(4 * time.Second)
+			if h := b.set.Health(); h.CatchingUp == 0 {
+				t.Error("the takeover has not waited")
+			}
+			if !leaves {
+				b.links["east"].healObjects()
 				f.settled(2*time.Minute, "east", "west")
-				b.links["east"].cutObjects()
-				f.write("2")
-				time.Sleep(2 * time.Second)
-				a.stop()
-				time.Sleep(4 * time.Second)
-				if h := b.set.Health(); h.CatchingUp == 0 {
-					t.Error("the takeover has not waited")
-				}
-				if !leaves {
-					b.links["east"].healObjects()
-					f.settled(2*time.Minute, "east", "west")
-					return
-				}
-				_, err := b.objects.Disengage("east", informer.LeaveDeleted)
-				noError(t, err)
-				f.settled(time.Second, "west")
-				if h := b.set.Health(); h.Owned != 8 || h.CatchingUp != 0 {
-					t.Errorf("a second after the cluster has left, buckets wait: %+v", h)
-				}
-			})
+				return
+			}
+			_, err := b.objects.Disengage("east", informer.LeaveDeleted)
+			noError(t, err)
+			f.settled(time.Second, "west")
+			if h := b.set.Health(); h.Owned != 8 || h.CatchingUp != 0 {
+				t.Errorf("a second after the cluster has left, buckets wait: %+v", h)
+			}
 		})
 	}
 }
@@ -287,18 +286,14 @@ func TestDeletesOfClustersAreHandedOver(t *testing.T) {
 		f.write("1")
 		a := f.start("a")
 		f.settled(time.Minute, "east", "west")
-		f.mu.Lock()
-		f.slow = 20 * time.Second
-		f.mu.Unlock()
+		f.slow.Store(int64(20 * time.Second))
 		for n := range 40 {
 			f.delete("west", n)
 		}
 		time.Sleep(time.Second)
 		f.start("b")
 		time.Sleep(30 * time.Second)
-		f.mu.Lock()
-		f.slow = 10 * time.Millisecond
-		f.mu.Unlock()
+		f.slow.Store(int64(10 * time.Millisecond))
 		a.stop()
 		f.settled(2*time.Minute, "east", "west")
 		for n := range 40 {

@@ -46,8 +46,7 @@ func (w *world) deleteMany() {
 // A replica that leaves passes on all deletes that it has not handled, also if they do not fit into a Lease at
 // once.
 func TestAReplicaThatLeavesPassesOnMoreDeletesThanFitIntoALease(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, 0)
+	inWorld(t, 0, func(t *testing.T, w *world) {
 		w.writeMany()
 		a := w.start("a", oneBucket(0))
 		w.settled(time.Minute)
@@ -70,8 +69,7 @@ func TestAReplicaThatLeavesPassesOnMoreDeletesThanFitIntoALease(t *testing.T) {
 
 // If nobody makes room for them, the replica leaves after LeaseDuration, and says how many it has dropped.
 func TestAReplicaLeavesAlthoughItsDeletesDoNotFitIntoALease(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, 0)
+	inWorld(t, 0, func(t *testing.T, w *world) {
 		w.writeMany()
 		a := w.start("a", oneBucket(0))
 		w.settled(time.Minute)
@@ -94,8 +92,7 @@ func TestAReplicaLeavesAlthoughItsDeletesDoNotFitIntoALease(t *testing.T) {
 
 // An old replica passes deletes on for a controller that it does not have.
 func TestAHolderKeepsDeletesOfControllersThatItLacks(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, 64)
+	inWorld(t, 64, func(t *testing.T, w *world) {
 		old := w.start("old")
 		time.Sleep(time.Minute)
 		first := w.start("first", controls("objects", "added"))

@@ -48,8 +48,7 @@ func (w *world) skew() {
 
 // Replicas that start at the same time come to the same ranges, also if counting fails at first.
 func TestReplicasAgreeOnTheRanges(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newDividedWorld(t, 100)
+	inDividedWorld(t, 100, func(t *testing.T, w *world) {
 		w.objects.Fail("list", errors.New("not now"), 5)
 		var all []*replica
 		for _, name := range []string{"a", "b", "c"} {
@@ -66,28 +65,25 @@ func TestAllReplicasMustDivideTheSameWay(t *testing.T) {
 		`divides by "namespace", Options.ByNamespace is false`: func(o *shards.Options, r *replica) { o.ByNamespace, r.world.divided = false, false },
 		`has "16" buckets, Options.Buckets is 32`:              func(o *shards.Options, _ *replica) { o.Buckets = 32 },
 	} {
-		t.Run(want, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				w := newDividedWorld(t, 10)
-				a := w.start("a")
-				w.settled(time.Second)
-				b := w.start("b", change)
-				time.Sleep(time.Second)
-				b.reports(want)
-				if b.set.Health().Synced {
-					t.Error("b has joined")
-				}
-				w.balanced(a)
-				b.crash()
-			})
+		inBubble(t, want, func(t *testing.T) {
+			w := newDividedWorld(t, 10)
+			a := w.start("a")
+			w.settled(time.Second)
+			b := w.start("b", change)
+			time.Sleep(time.Second)
+			b.reports(want)
+			if b.set.Health().Synced {
+				t.Error("b has joined")
+			}
+			w.balanced(a)
+			b.crash()
 		})
 	}
 }
 
 // A Lease that cannot be read is reported, and read again until it can be.
 func TestRangesThatCannotBeReadDelayAReplica(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newDividedWorld(t, 10)
+	inDividedWorld(t, 10, func(t *testing.T, w *world) {
 		a := w.start("a")
 		w.settled(time.Second)
 		a.stop()
@@ -114,8 +110,7 @@ func TestRangesThatCannotBeReadDelayAReplica(t *testing.T) {
 // A replica that starts must not divide by ranges that somebody has written into the Lease: others work
 // by the ranges that they know.
 func TestRangesThatSomebodyChangesAreWrittenAgain(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newDividedWorld(t, 64)
+	inDividedWorld(t, 64, func(t *testing.T, w *world) {
 		a, b := w.start("a", calls(time.Second, false)), w.start("b", calls(time.Second, false))
 		w.settled(time.Minute)
 		before := w.ranges()
@@ -140,8 +135,7 @@ func TestRangesThatSomebodyChangesAreWrittenAgain(t *testing.T) {
 
 // A replica tries again if it cannot create the Lease of the ranges at first.
 func TestRangesThatSomebodyDeletesAreWrittenAgainUntilThatSucceeds(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newDividedWorld(t, 64)
+	inDividedWorld(t, 64, func(t *testing.T, w *world) {
 		var refused atomic.Bool
 		w.client.PrependReactor("create", "leases", func(action clienttesting.Action) (bool, runtime.Object, error) {
 			lease := action.(clienttesting.CreateAction).GetObject().(*coordinationv1.Lease)
@@ -164,8 +158,7 @@ func TestRangesThatSomebodyDeletesAreWrittenAgainUntilThatSucceeds(t *testing.T)
 
 // If nobody is left that knows the ranges, others are cut when the last session is over.
 func TestRangesThatNobodyKnowsAreCutAgain(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newDividedWorld(t, 64)
+	inDividedWorld(t, 64, func(t *testing.T, w *world) {
 		a := w.start("a")
 		w.settled(time.Minute)
 		before := w.ranges()
@@ -188,8 +181,7 @@ func TestRangesThatNobodyKnowsAreCutAgain(t *testing.T) {
 // A replica was cut off while all others were stopped, the Leases of the set deleted, and others started.
 // When it is back, it divides as they do.
 func TestAReplicaThatIsBackDividesByTheRangesOfTheOthers(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newDividedWorld(t, 64)
+	inDividedWorld(t, 64, func(t *testing.T, w *world) {
 		a := w.start("a", calls(time.Second, false))
 		w.settled(time.Minute)
 		before := w.ranges()
@@ -212,8 +204,7 @@ func TestAReplicaThatIsBackDividesByTheRangesOfTheOthers(t *testing.T) {
 
 // The same with another number of buckets. The replica does not work until it is started again.
 func TestAReplicaThatIsBackDoesNotJoinASetWithMoreBuckets(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, 64)
+	inWorld(t, 64, func(t *testing.T, w *world) {
 		a := w.start("a", calls(time.Second, false))
 		w.settled(time.Minute)
 		a.link.cut()
@@ -240,8 +231,7 @@ func TestAReplicaThatIsBackDoesNotJoinASetWithMoreBuckets(t *testing.T) {
 // Of two replicas that start at the same time, before there is any Lease, no two work with different
 // numbers of buckets.
 func TestReplicasThatStartTogetherDoNotWorkWithDifferentNumbersOfBuckets(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, 64)
+	inWorld(t, 64, func(t *testing.T, w *world) {
 		a := w.start("a", calls(time.Second, false))
 		b := w.start("b", calls(time.Second, false), func(opts *shards.Options, _ *replica) { opts.Buckets = 32 })
 		time.Sleep(time.Minute)

@@ -43,45 +43,42 @@ func calls(d time.Duration, deaf bool) func(*shards.Options, *replica) {
 
 func TestABucketMovesWhenItsCallsHaveReturned(t *testing.T) {
 	for _, deaf := range []bool{false, true} {
-		t.Run(fmt.Sprintf("calls ignore their ctx: %v", deaf), func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				const long = time.Minute // longer than DrainTimeout, and than a session without renewals
-				w := newWorld(t, 64)
-				a := w.start("a", calls(long, deaf), func(_ *shards.Options, r *replica) {
-					r.quick = func(key string) bool { return sharding.Of(r.set).Bucket(key) != 10 } // b gets it
-				})
-				time.Sleep(time.Second)
-				busy := w.during(a)
-				b := w.start("b")
-				time.Sleep(18 * time.Second) // less than DrainTimeout
-				h := a.set.Health()
-				if h.Draining == 0 || h.DrainingFor < 17*time.Second {
-					t.Errorf("a drains %d buckets, for %v", h.Draining, h.DrainingFor)
-				}
-				if left := 16 - b.owned(); a.owned() != left || b.owned() == 0 {
-					t.Errorf("a has %d buckets, b %d: buckets without a call should have moved", a.owned(), b.owned())
-				}
-				time.Sleep(4 * time.Second) // more than DrainTimeout
-				if h := a.set.Health(); (h.Draining == 0) != !deaf {
-					t.Errorf("a drains %d buckets for %v after DrainTimeout", h.Draining, h.DrainingFor)
-				}
-				if a.set.Health().Session == "" || b.set.Health().Replicas != 2 {
-					t.Error("a has not renewed its session while it waited")
-				}
-				w.settled(10 * long)
-				w.balanced(a, b)
-				if len(w.traces[busy]) == 0 {
-					t.Error("no call was made for", busy)
-				}
-				w.quiet(a, b)
+		inBubble(t, fmt.Sprintf("calls ignore their ctx: %v", deaf), func(t *testing.T) {
+			const long = time.Minute // longer than DrainTimeout, and than a session without renewals
+			w := newWorld(t, 64)
+			a := w.start("a", calls(long, deaf), func(_ *shards.Options, r *replica) {
+				r.quick = func(key string) bool { return sharding.Of(r.set).Bucket(key) != 10 } // b gets it
 			})
+			time.Sleep(time.Second)
+			busy := w.during(a)
+			b := w.start("b")
+			time.Sleep(18 * time.Second) // less than DrainTimeout
+			h := a.set.Health()
+			if h.Draining == 0 || h.DrainingFor < 17*time.Second {
+				t.Errorf("a drains %d buckets, for %v", h.Draining, h.DrainingFor)
+			}
+			if left := 16 - b.owned(); a.owned() != left || b.owned() == 0 {
+				t.Errorf("a has %d buckets, b %d: buckets without a call should have moved", a.owned(), b.owned())
+			}
+			time.Sleep(4 * time.Second) // more than DrainTimeout
+			if h := a.set.Health(); (h.Draining == 0) != !deaf {
+				t.Errorf("a drains %d buckets for %v after DrainTimeout", h.Draining, h.DrainingFor)
+			}
+			if a.set.Health().Session == "" || b.set.Health().Replicas != 2 {
+				t.Error("a has not renewed its session while it waited")
+			}
+			w.settled(10 * long)
+			w.balanced(a, b)
+			if len(w.traces[busy]) == 0 {
+				t.Error("no call was made for", busy)
+			}
+			w.quiet(a, b)
 		})
 	}
 }
 
 func TestAReplicaThatIsCutOffEndsItsCallsBeforeOthersBegin(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, 64)
+	inWorld(t, 64, func(t *testing.T, w *world) {
 		a, b := w.start("a", calls(time.Hour, false)), w.start("b")
 		time.Sleep(2 * time.Second)
 		key := w.during(a)
@@ -122,8 +119,7 @@ func TestAReplicaThatIsCutOffEndsItsCallsBeforeOthersBegin(t *testing.T) {
 // This is the control of the tests that look for overlaps: calls that ignore the end of the session
 // overlap with those of another replica. The token tells their effects apart.
 func TestTokensTellCallsOfALostSessionApart(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, 64)
+	inWorld(t, 64, func(t *testing.T, w *world) {
 		a, b := w.start("a", calls(3*time.Minute, true)), w.start("b", calls(time.Second, false))
 		time.Sleep(2 * time.Second)
 		w.during(a)
@@ -150,8 +146,7 @@ func TestTokensTellCallsOfALostSessionApart(t *testing.T) {
 
 // The Leases are deleted while no replica runs, such as to change the number of buckets.
 func TestTokensRiseWhenTheLeasesWereDeleted(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, 64)
+	inWorld(t, 64, func(t *testing.T, w *world) {
 		for _, name := range []string{"a", "b"} { // b gets higher tokens than a
 			r := w.start(name)
 			w.settled(10 * time.Second)
@@ -170,8 +165,7 @@ func TestTokensRiseWhenTheLeasesWereDeleted(t *testing.T) {
 }
 
 func TestLeasesThatSomebodyDeletesAreMadeAgain(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, 64)
+	inWorld(t, 64, func(t *testing.T, w *world) {
 		a, b := w.start("a", calls(100*time.Millisecond, false)), w.start("b", calls(100*time.Millisecond, false))
 		time.Sleep(10 * time.Second) // the sessions say which buckets they have
 		w.deleteLeases("bucket")
@@ -191,8 +185,7 @@ func TestLeasesThatSomebodyDeletesAreMadeAgain(t *testing.T) {
 // A replica that starts learns from the session's Lease that a bucket has a holder whose own Lease is
 // gone.
 func TestABucketWhoseLeaseIsGoneStaysWithItsHolder(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, 64)
+	inWorld(t, 64, func(t *testing.T, w *world) {
 		a := w.start("a", calls(time.Minute, false))
 		time.Sleep(10 * time.Second) // the session says which buckets it has
 		a.link.lag.Store(int64(time.Second))
@@ -209,8 +202,7 @@ func TestABucketWhoseLeaseIsGoneStaysWithItsHolder(t *testing.T) {
 
 // The next holder of a bucket may have been started after a delete, and handles it at once.
 func TestABucketMovesWithItsDeletes(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, 64)
+	inWorld(t, 64, func(t *testing.T, w *world) {
 		a := w.start("a", calls(time.Hour, false), func(_ *shards.Options, r *replica) {
 			r.quick = func(key string) bool { return sharding.Of(r.set).Bucket(key) != 10 } // b gets it
 		})
@@ -229,8 +221,7 @@ func TestABucketMovesWithItsDeletes(t *testing.T) {
 }
 
 func TestACallThatGoesOnAfterAPauseFindsItsCtxEnded(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, 1)
+	inWorld(t, 1, func(t *testing.T, w *world) {
 		a := w.start("a")
 		time.Sleep(time.Second)
 		bucket := sharding.Of(a.set).Bucket("default/" + name(0))
@@ -270,8 +261,7 @@ func TestACallThatGoesOnAfterAPauseFindsItsCtxEnded(t *testing.T) {
 
 // The ctx of a call looks at the clock also if the call has a time limit.
 func TestACallWithATimeLimitFindsItsCtxEnded(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, 1)
+	inWorld(t, 1, func(t *testing.T, w *world) {
 		begun := make(chan context.Context, 1)
 		a := w.start("a", func(_ *shards.Options, r *replica) {
 			r.inCall = func(ctx context.Context) { begun <- ctx; time.Sleep(time.Minute) }
@@ -291,8 +281,7 @@ func TestACallWithATimeLimitFindsItsCtxEnded(t *testing.T) {
 
 // A key whose bucket moves waits for its time in the replica that has the bucket.
 func TestAKeyWaitsInOneReplica(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, 64)
+	inWorld(t, 64, func(t *testing.T, w *world) {
 		daily := func(_ *shards.Options, r *replica) { r.again = 24 * time.Hour }
 		waiting := func(r *replica) int { return r.group.Health()["objects"].(enqueue.Health).Waiting }
 		a := w.start("a", daily)
@@ -312,8 +301,7 @@ func TestAKeyWaitsInOneReplica(t *testing.T) {
 // A replica that has died cannot say what it had seen. Another one that cannot see the objects at that
 // moment must not work on them from an older state.
 func TestAfterADeathCachesMustBeConnected(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, 64)
+	inWorld(t, 64, func(t *testing.T, w *world) {
 		a, b := w.start("a"), w.start("b")
 		w.settled(10 * time.Second)
 		w.balanced(a, b)
@@ -342,8 +330,7 @@ func TestAfterADeathCachesMustBeConnected(t *testing.T) {
 // A replica that has taken a bucket of a dead one, and dies or leaves before it has caught up, passes
 // on that it has not: the next one must catch up with the dead one, too.
 func TestThePastStaysInTheLeaseUntilAReplicaHasCaughtUp(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, 64)
+	inWorld(t, 64, func(t *testing.T, w *world) {
 		a, b := w.start("a"), w.start("b")
 		w.settled(10 * time.Second)
 		b.link.cutObjects()

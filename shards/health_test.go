@@ -24,8 +24,7 @@ import (
 )
 
 func TestASetIsReadyFromTheTimeWhenItHasJoined(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, 1)
+	inWorld(t, 1, func(t *testing.T, w *world) {
 		r := w.start("a", func(_ *shards.Options, r *replica) { r.link.cut() })
 		time.Sleep(time.Minute)
 		const want = "set test: has not joined: "
@@ -74,8 +73,7 @@ func running(t *testing.T, g *informer.Group) (stop func()) {
 }
 
 func TestASetInAGroupOfItsOwnHasTheGroupReadyWhenItHasJoined(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, 1)
+	inWorld(t, 1, func(t *testing.T, w *world) {
 		a := newAlone(t, w.objects, w.api)
 		noError(t, a.join("objects"))
 		var readers, apart informer.Group
@@ -95,8 +93,7 @@ func TestASetInAGroupOfItsOwnHasTheGroupReadyWhenItHasJoined(t *testing.T) {
 
 // Otherwise nothing would say why the controller makes no call.
 func TestAControllerSaysThatNobodyRunsItsSet(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, 1)
+	inWorld(t, 1, func(t *testing.T, w *world) {
 		a := newAlone(t, w.objects, w.api)
 		noError(t, a.join("objects"))
 		var group informer.Group
@@ -137,8 +134,7 @@ func TestLeasesWithoutVersionsAreRefused(t *testing.T) {
 
 // TestHealthSaysForHowLongBucketsHaveHadNoOwner has nobody ask for Health in between.
 func TestHealthSaysForHowLongBucketsHaveHadNoOwner(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, 1)
+	inWorld(t, 1, func(t *testing.T, w *world) {
 		var refused atomic.Bool
 		w.client.PrependReactor("update", "leases", func(a clienttesting.Action) (bool, runtime.Object, error) {
 			lease := a.(clienttesting.UpdateAction).GetObject().(*coordinationv1.Lease)

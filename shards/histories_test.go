@@ -332,21 +332,19 @@ func (h *history) shown() {
 
 func TestRandomHistories(t *testing.T) {
 	for seed := range *histories {
-		t.Run(fmt.Sprint(seed), func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				h := &history{world: newWorld(t, 0), random: rand.New(rand.NewPCG(uint64(seed), 1)), cut: map[*replica]bool{}, behind: map[*replica]bool{}, gone: map[string]*gone{}}
-				h.divided, h.selects, h.goes = seed%2 == 1, seed%4 == 3, seed%6 < 2
-				if seed%5 == 0 {
-					h.copyLeases()
+		inBubble(t, fmt.Sprint(seed), func(t *testing.T) {
+			h := &history{world: newWorld(t, 0), random: rand.New(rand.NewPCG(uint64(seed), 1)), cut: map[*replica]bool{}, behind: map[*replica]bool{}, gone: map[string]*gone{}}
+			h.divided, h.selects, h.goes = seed%2 == 1, seed%4 == 3, seed%6 < 2
+			if seed%5 == 0 {
+				h.copyLeases()
+			}
+			defer func() {
+				if t.Failed() {
+					t.Logf("to play it again: go test -run 'TestRandomHistories/^%d$' ./shards -histories %d\n%s", seed, seed+1, strings.Join(h.log, "\n"))
 				}
-				defer func() {
-					if t.Failed() {
-						t.Logf("to play it again: go test -run 'TestRandomHistories/^%d$' ./shards -histories %d\n%s", seed, seed+1, strings.Join(h.log, "\n"))
-					}
-				}()
-				h.play()
-				t.Logf("%d calls, %d refused effects", h.count, h.refused)
-			})
+			}()
+			h.play()
+			t.Logf("%d calls, %d refused effects", h.count, h.refused)
 		})
 	}
 }

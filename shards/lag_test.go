@@ -19,44 +19,41 @@ import (
 // A replica whose cache is behind gives its buckets to one whose cache is not, also those that are open.
 func TestAReplicaThatIsBehindHasNoBuckets(t *testing.T) {
 	for _, first := range []bool{false, true} {
-		t.Run(fmt.Sprintf("the first: %v", first), func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				w := newWorld(t, 64)
-				a, b := w.start("a"), w.start("b")
-				time.Sleep(time.Minute)
-				w.balanced(a, b)
-				late, other := b, a
-				if first {
-					late, other = a, b
-				}
-				late.link.cutObjects()
-				w.writeAll("2")
-				w.settled(3 * time.Minute)
-				if h := late.set.Health(); h.Owned != 0 || h.Session == "" || h.CatchingUpFor < 2*time.Minute || other.owned() != 16 {
-					t.Errorf("the replica that is behind: %+v; the other has %d buckets", h, other.owned())
-				}
-				if h := other.set.Health(); h.Replicas != 1 || h.CatchingUpFor != 0 {
-					t.Errorf("the other replica: %+v", h)
-				}
-				if late.about("the caches of this replica have been behind for ") != 1 {
-					t.Errorf("the replica that is behind reports %v", late.took())
-				}
-				time.Sleep(time.Hour)
-				late.link.heal()
-				w.settled(2 * time.Minute)
-				w.balanced(a, b)
-				if h := late.set.Health(); h.CatchingUpFor != 0 {
-					t.Errorf("when it has caught up: %+v", h)
-				}
-			})
+		inBubble(t, fmt.Sprintf("the first: %v", first), func(t *testing.T) {
+			w := newWorld(t, 64)
+			a, b := w.start("a"), w.start("b")
+			time.Sleep(time.Minute)
+			w.balanced(a, b)
+			late, other := b, a
+			if first {
+				late, other = a, b
+			}
+			late.link.cutObjects()
+			w.writeAll("2")
+			w.settled(3 * time.Minute)
+			if h := late.set.Health(); h.Owned != 0 || h.Session == "" || h.CatchingUpFor < 2*time.Minute || other.owned() != 16 {
+				t.Errorf("the replica that is behind: %+v; the other has %d buckets", h, other.owned())
+			}
+			if h := other.set.Health(); h.Replicas != 1 || h.CatchingUpFor != 0 {
+				t.Errorf("the other replica: %+v", h)
+			}
+			if late.about("the caches of this replica have been behind for ") != 1 {
+				t.Errorf("the replica that is behind reports %v", late.took())
+			}
+			time.Sleep(time.Hour)
+			late.link.heal()
+			w.settled(2 * time.Minute)
+			w.balanced(a, b)
+			if h := late.set.Health(); h.CatchingUpFor != 0 {
+				t.Errorf("when it has caught up: %+v", h)
+			}
 		})
 	}
 }
 
 // The only replica keeps buckets for which its cache is too old, until another one comes.
 func TestABucketThatCannotCatchUpGoesToTheNextReplica(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, 64)
+	inWorld(t, 64, func(t *testing.T, w *world) {
 		a := w.start("a")
 		time.Sleep(time.Minute)
 		b := w.start("b")
@@ -86,8 +83,7 @@ func TestABucketThatCannotCatchUpGoesToTheNextReplica(t *testing.T) {
 
 // When all replicas are behind, no bucket stays without an owner.
 func TestReplicasThatAreAllBehindKeepTheirBuckets(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, 64)
+	inWorld(t, 64, func(t *testing.T, w *world) {
 		all := []*replica{w.start("a"), w.start("b"), w.start("c")}
 		time.Sleep(time.Minute)
 		w.writeAll("2")
@@ -149,8 +145,7 @@ func TestAReplicaWhoseServerIsBehindHasNoBuckets(t *testing.T) {
 // A replica that cannot list the objects of its buckets finds nothing wrong without any. It takes buckets
 // again, and keys wait for it meanwhile, so it does so more and more seldom.
 func TestAReplicaThatCannotListItsPartIsAwayForLonger(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newDividedWorld(t, 60)
+	inDividedWorld(t, 60, func(t *testing.T, w *world) {
 		a, server := w.start("a", selects), &selecting{}
 		time.Sleep(time.Minute)
 		server.refusal = errors.New("internal error")
@@ -164,8 +159,7 @@ func TestAReplicaThatCannotListItsPartIsAwayForLonger(t *testing.T) {
 
 // After a restore, a version that nobody has any more is no measure.
 func TestNoReplicaIsBehindAVersionThatIsGone(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, 64)
+	inWorld(t, 64, func(t *testing.T, w *world) {
 		version := w.outdated()
 		a, b := w.start("a"), w.start("b")
 		time.Sleep(time.Minute)
@@ -187,67 +181,62 @@ func TestVersionsThatNoServerHasAreNotWaitedFor(t *testing.T) {
 	const missing = "it was restored from a backup, or the Leases are of another cluster"
 	t.Run("the server is restored between two replicas", func(t *testing.T) {
 		for _, crash := range []bool{false, true} {
-			t.Run(fmt.Sprintf("the last has crashed: %v", crash), func(t *testing.T) {
-				synctest.Test(t, func(t *testing.T) {
-					w := newWorld(t, 64)
-					version := w.objects.ResourceVersion()
-					for n := range 200 {
-						w.write(n%64, fmt.Sprint(n))
-					}
-					a := w.start("a")
-					w.settled(time.Minute)
-					if crash {
-						a.crash()
-					} else {
-						a.stop()
-					}
-					w.restore(version)
-					b := w.start("b")
-					w.settled(time.Minute)
-					if n := b.about(missing); n != 1 {
-						t.Errorf("it was reported %d times: %v", n, b.took())
-					}
-				})
+			inBubble(t, fmt.Sprintf("the last has crashed: %v", crash), func(t *testing.T) {
+				w := newWorld(t, 64)
+				version := w.objects.ResourceVersion()
+				for n := range 200 {
+					w.write(n%64, fmt.Sprint(n))
+				}
+				a := w.start("a")
+				w.settled(time.Minute)
+				if crash {
+					a.crash()
+				} else {
+					a.stop()
+				}
+				w.restore(version)
+				b := w.start("b")
+				w.settled(time.Minute)
+				if n := b.about(missing); n != 1 {
+					t.Errorf("it was reported %d times: %v", n, b.took())
+				}
 			})
 		}
 	})
 	for what, strip := range map[string]bool{"the Leases are copies": false, "the Leases are copies, and do not show it": true} {
-		t.Run(what, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				old := newWorld(t, 64)
-				for n := range 200 {
-					old.write(n%64, fmt.Sprint(n))
+		inBubble(t, what, func(t *testing.T) {
+			old := newWorld(t, 64)
+			for n := range 200 {
+				old.write(n%64, fmt.Sprint(n))
+			}
+			a := old.start("a")
+			old.settled(time.Minute)
+			a.stop()
+			young := newWorld(t, 64)
+			for _, lease := range old.leases.Objects() {
+				lease = lease.DeepCopy()
+				lease.ResourceVersion, lease.UID = "", "copy-"+lease.UID
+				if strip {
+					delete(lease.Annotations, annotationPrefix+"lease")
 				}
-				a := old.start("a")
-				old.settled(time.Minute)
-				a.stop()
-				young := newWorld(t, 64)
-				for _, lease := range old.leases.Objects() {
-					lease = lease.DeepCopy()
-					lease.ResourceVersion, lease.UID = "", "copy-"+lease.UID
-					if strip {
-						delete(lease.Annotations, annotationPrefix+"lease")
-					}
-					young.leases.Apply(lease)
-				}
-				b := young.start("b")
-				time.Sleep(5 * time.Second)
-				if h := b.set.Health(); h.Owned != 16 || (h.CatchingUp == 16) != strip {
-					t.Errorf("after 5 s: %+v", h)
-				}
-				young.settled(20 * time.Second)
-				if n := b.about(missing); (n == 1) != strip {
-					t.Errorf("it was reported %d times: %v", n, b.took())
-				}
-			})
+				young.leases.Apply(lease)
+			}
+			b := young.start("b")
+			time.Sleep(5 * time.Second)
+			if h := b.set.Health(); h.Owned != 16 || (h.CatchingUp == 16) != strip {
+				t.Errorf("after 5 s: %+v", h)
+			}
+			young.settled(20 * time.Second)
+			if n := b.about(missing); (n == 1) != strip {
+				t.Errorf("it was reported %d times: %v", n, b.took())
+			}
 		})
 	}
 }
 
 // A copy of a Lease may claim that deletes are handled which have not happened yet.
 func TestTheClaimsOfACopiedLeaseAreNotBelieved(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, 64)
+	inWorld(t, 64, func(t *testing.T, w *world) {
 		a := w.start("a", calls(time.Minute, false))
 		time.Sleep(time.Second)
 		w.start("b")
@@ -271,8 +260,7 @@ func TestTheClaimsOfACopiedLeaseAreNotBelieved(t *testing.T) {
 
 // A replica that is not connected does not notice a restore, so it is no measure for others.
 func TestAReplicaThatIsCutOffIsNoMeasure(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, 64)
+	inWorld(t, 64, func(t *testing.T, w *world) {
 		version := w.outdated()
 		a, b := w.start("a"), w.start("b")
 		time.Sleep(time.Minute)
@@ -291,8 +279,7 @@ func TestAReplicaThatIsCutOffIsNoMeasure(t *testing.T) {
 // A replica that let go of a bucket before a restore has handled deletes up to a version that the server
 // reaches again. That is no reason to forget a later delete which the next holder has not reconciled.
 func TestADeleteAfterARestoreIsNotTakenForAnEarlierOne(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, 64)
+	inWorld(t, 64, func(t *testing.T, w *world) {
 		w.start("a")
 		w.settled(time.Minute)
 		version := w.outdated()
@@ -380,25 +367,22 @@ func TestReplicasAreNotTakenForBehind(t *testing.T) {
 			return []*replica{a, b}
 		},
 	} {
-		t.Run(what, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				w := newWorld(t, 0)
-				all := live(w)
-				w.balanced(all...)
-				for _, r := range all {
-					if h := r.set.Health(); r.about("have been behind for") > 0 || h.Taken > 40 {
-						t.Errorf("%s: %+v, %v", r.name, h, r.took())
-					}
+		inBubble(t, what, func(t *testing.T) {
+			w := newWorld(t, 0)
+			all := live(w)
+			w.balanced(all...)
+			for _, r := range all {
+				if h := r.set.Health(); r.about("have been behind for") > 0 || h.Taken > 40 {
+					t.Errorf("%s: %+v, %v", r.name, h, r.took())
 				}
-			})
+			}
 		})
 	}
 }
 
 // A replica that is behind, and loses its session, does not get buckets for a minute each time.
 func TestANewSessionOfAReplicaThatIsBehindTakesNoBuckets(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, 64)
+	inWorld(t, 64, func(t *testing.T, w *world) {
 		a, b := w.start("a"), w.start("b")
 		time.Sleep(time.Minute)
 		b.link.cutObjects()

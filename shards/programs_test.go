@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/customcacheinformer/informer/shards"
@@ -26,46 +25,43 @@ func (r *replica) about(text string) (n int) {
 
 func TestAnotherProgramDoesNotJoin(t *testing.T) {
 	for together := range 2 {
-		t.Run(fmt.Sprint(together), func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				w := newWorld(t, 64)
-				all := []*replica{w.start("a", controls("certificates"))}
-				time.Sleep(time.Duration(together) * time.Minute)
-				all = append(all, w.start("b", controls("backups")))
-				time.Sleep(time.Hour)
-				if all[0].owned() == 0 {
-					all[0], all[1] = all[1], all[0]
-				}
-				works, waits := all[0], all[1]
-				if works.owned() != 16 || waits.owned() != 0 {
-					t.Fatalf("one program has %d buckets, the other %d", works.owned(), waits.owned())
-				}
-				const want = "another program has a set of this name in this namespace: the replica "
-				err := waits.group.Ready()
-				if err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "(keys: {Namespace string, Name string})") {
-					t.Errorf("Ready of the program that waits: %v", err)
-				}
-				if n := waits.about(want); n != 1 {
-					t.Errorf("the program that waits has reported it %d times: %v", n, waits.took())
-				}
-				if n := works.about(want); n > 1 || n == 1 && together > 0 {
-					t.Errorf("the program that works has reported %v", works.took())
-				}
-				works.stop()
-				w.settled(time.Minute)
-				if err := waits.group.Ready(); err != nil || waits.owned() != 16 {
-					t.Errorf("when the other program has ended: %d buckets, %v", waits.owned(), err)
-				}
-				waits.stop()
-			})
+		inBubble(t, fmt.Sprint(together), func(t *testing.T) {
+			w := newWorld(t, 64)
+			all := []*replica{w.start("a", controls("certificates"))}
+			time.Sleep(time.Duration(together) * time.Minute)
+			all = append(all, w.start("b", controls("backups")))
+			time.Sleep(time.Hour)
+			if all[0].owned() == 0 {
+				all[0], all[1] = all[1], all[0]
+			}
+			works, waits := all[0], all[1]
+			if works.owned() != 16 || waits.owned() != 0 {
+				t.Fatalf("one program has %d buckets, the other %d", works.owned(), waits.owned())
+			}
+			const want = "another program has a set of this name in this namespace: the replica "
+			err := waits.group.Ready()
+			if err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "(keys: {Namespace string, Name string})") {
+				t.Errorf("Ready of the program that waits: %v", err)
+			}
+			if n := waits.about(want); n != 1 {
+				t.Errorf("the program that waits has reported it %d times: %v", n, waits.took())
+			}
+			if n := works.about(want); n > 1 || n == 1 && together > 0 {
+				t.Errorf("the program that works has reported %v", works.took())
+			}
+			works.stop()
+			w.settled(time.Minute)
+			if err := waits.group.Ready(); err != nil || waits.owned() != 16 {
+				t.Errorf("when the other program has ended: %d buckets, %v", waits.owned(), err)
+			}
+			waits.stop()
 		})
 	}
 }
 
 // The new version of a program has one more controller.
 func TestARollingUpdateShowsWhichKeysWait(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, 64)
+	inWorld(t, 64, func(t *testing.T, w *world) {
 		old := []*replica{w.start("old-0"), w.start("old-1")}
 		time.Sleep(time.Minute)
 		young := []*replica{w.start("new-0", controls("objects", "added"))}
@@ -107,8 +103,7 @@ func TestAReplicaWithoutASessionShowsNoKeysThatWait(t *testing.T) {
 	// The young replica counts buckets of the old one for the last time if its own session ends first.
 	// Which one ends first depends on the moment at which the link is cut.
 	for phase := range 10 {
-		synctest.Test(t, func(t *testing.T) {
-			w := newWorld(t, 64)
+		inWorld(t, 64, func(t *testing.T, w *world) {
 			w.start("old")
 			young := w.start("young", controls("objects", "added"))
 			time.Sleep(time.Minute + time.Duration(phase)*time.Second/2)

@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
@@ -71,40 +70,38 @@ func TestLeasesThatSomebodyChangesAreMended(t *testing.T) {
 	for _, part := range []string{"-session-", "-bucket-"} {
 		for _, what := range slices.Sorted(maps.Keys(edits)) {
 			for _, divided := range []bool{false, true} {
-				t.Run(fmt.Sprint(part, what, divided), func(t *testing.T) {
-					synctest.Test(t, func(t *testing.T) {
-						w := newWorld(t, 0)
-						w.divided = divided
-						w.writeAll("1")
-						a, b := w.start("a", calls(100*time.Millisecond, false)), w.start("b", calls(100*time.Millisecond, false))
-						w.settled(20 * time.Second)
-						w.balanced(a, b)
-						w.edit(part, edits[what])
-						w.settled(90 * time.Second)
-						w.balanced(a, b)
-						w.writeAll("2")
-						c := w.start("c", calls(100*time.Millisecond, false))
-						w.settled(time.Minute)
-						w.balanced(a, b, c)
-						sums := func() (writes int64, reports int) {
-							for _, r := range []*replica{a, b, c} {
-								writes, reports = writes+r.link.writes.Load(), reports+len(r.took())
-							}
-							return writes, reports
-						}
-						writes, reports := sums()
-						w.settled(time.Minute)
-						if w, r := sums(); w > writes+40 || r > reports {
-							t.Errorf("in a minute the replicas make %d writes, and report %d errors: %v", w-writes, r-reports, a.took())
-						}
+				inBubble(t, fmt.Sprint(part, what, divided), func(t *testing.T) {
+					w := newWorld(t, 0)
+					w.divided = divided
+					w.writeAll("1")
+					a, b := w.start("a", calls(100*time.Millisecond, false)), w.start("b", calls(100*time.Millisecond, false))
+					w.settled(20 * time.Second)
+					w.balanced(a, b)
+					w.edit(part, edits[what])
+					w.settled(90 * time.Second)
+					w.balanced(a, b)
+					w.writeAll("2")
+					c := w.start("c", calls(100*time.Millisecond, false))
+					w.settled(time.Minute)
+					w.balanced(a, b, c)
+					sums := func() (writes int64, reports int) {
 						for _, r := range []*replica{a, b, c} {
-							r.stop()
+							writes, reports = writes+r.link.writes.Load(), reports+len(r.took())
 						}
-						time.Sleep(time.Minute)
-						if left := w.leases.Objects(); len(left) > 17 {
-							t.Errorf("%d Leases are left", len(left))
-						}
-					})
+						return writes, reports
+					}
+					writes, reports := sums()
+					w.settled(time.Minute)
+					if w, r := sums(); w > writes+40 || r > reports {
+						t.Errorf("in a minute the replicas make %d writes, and report %d errors: %v", w-writes, r-reports, a.took())
+					}
+					for _, r := range []*replica{a, b, c} {
+						r.stop()
+					}
+					time.Sleep(time.Minute)
+					if left := w.leases.Objects(); len(left) > 17 {
+						t.Errorf("%d Leases are left", len(left))
+					}
 				})
 			}
 		}
@@ -113,8 +110,7 @@ func TestLeasesThatSomebodyChangesAreMended(t *testing.T) {
 
 // A replica does not wait for its next renewal to learn that its session is over.
 func TestASessionThatIsEndedEndsItsCallsAtOnce(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, 1)
+	inWorld(t, 1, func(t *testing.T, w *world) {
 		a := w.start("a")
 		w.settled(time.Second)
 		ctx, done, ok := sharding.Of(a.set).Enter(t.Context(), w.bucket(name(0)))
@@ -134,8 +130,7 @@ func TestASessionThatIsEndedEndsItsCallsAtOnce(t *testing.T) {
 
 // etcd is restored from a backup: the versions of the Leases go back, and so do the Leases.
 func TestLeasesOfARestoredServerAreBelieved(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, 64)
+	inWorld(t, 64, func(t *testing.T, w *world) {
 		a, b := w.start("a"), w.start("b")
 		w.settled(10 * time.Second)
 		backup := w.leases.ResourceVersion()

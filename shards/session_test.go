@@ -12,14 +12,18 @@ import (
 	"github.com/customcacheinformer/informer"
 )
 
+func beginSession() (s *Set, n *session, begun time.Time) {
+	s = &Set{wake: make(chan struct{}, 1), old: map[*session]bool{}}
+	s.opts, _ = Options{Name: "test", Identity: "a"}.complete()
+	begun = time.Now()
+	return s, newSession(&s.opts, "a_1", &coordinationv1.Lease{}, begun, lag{}, s.lose), begun
+}
+
 // After SIGSTOP and SIGCONT, a call may go on before the timer that ends the session has fired. So the
 // ctx of a call looks at the clock, and a renewal that comes too late does not save the session.
 func TestTheClockEndsASessionBeforeItsTimerDoes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := &Set{wake: make(chan struct{}, 1), old: map[*session]bool{}}
-		s.opts, _ = Options{Name: "test", Identity: "a"}.complete()
-		begun := time.Now()
-		n := newSession(&s.opts, "a_1", &coordinationv1.Lease{}, begun, lag{}, s.lose)
+		s, n, begun := beginSession()
 		n.timer.Stop() // as long as the process stands still
 		s.session = n
 		h := n.add(3, begun)
@@ -56,10 +60,7 @@ func TestTheClockEndsASessionBeforeItsTimerDoes(t *testing.T) {
 // A renewal counts from the time when it was sent, because the API server may have had it then.
 func TestARenewalCountsFromTheTimeWhenItWasSent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := &Set{wake: make(chan struct{}, 1), old: map[*session]bool{}}
-		s.opts, _ = Options{Name: "test", Identity: "a"}.complete()
-		begun := time.Now()
-		n := newSession(&s.opts, "a_1", &coordinationv1.Lease{}, begun, lag{}, s.lose)
+		s, n, begun := beginSession()
 		sent := begun.Add(2 * time.Second)
 		time.Sleep(6 * time.Second)
 		if !s.renewed(n, sent) {

@@ -15,8 +15,7 @@ import (
 )
 
 func TestReplicasShareTheBuckets(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, 100)
+	inWorld(t, 100, func(t *testing.T, w *world) {
 		a := w.start("a")
 		w.settled(time.Second)
 		w.balanced(a)
@@ -46,8 +45,7 @@ func TestReplicasShareTheBuckets(t *testing.T) {
 // The API server has given a bucket to a replica that does not know it, because the answer was lost. Others
 // wait until the replica lets go of the bucket, if it should not have it.
 func TestABucketThatAReplicaDoesNotKnowToHaveIsLetGo(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, 100)
+	inWorld(t, 100, func(t *testing.T, w *world) {
 		a := w.start("a")
 		w.settled(10 * time.Second)
 		b := w.start("b", func(_ *shards.Options, r *replica) { r.link.loses.Store(true) })
@@ -64,8 +62,7 @@ func TestABucketThatAReplicaDoesNotKnowToHaveIsLetGo(t *testing.T) {
 func TestAReplicaThatIsStoppedWhileItJoinsLeavesNothing(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 1))
 	for range 60 {
-		synctest.Test(t, func(t *testing.T) {
-			w := newWorld(t, 0)
+		inWorld(t, 0, func(t *testing.T, w *world) {
 			w.divided = random.IntN(2) == 0
 			w.writeAll("1")
 			a := w.start("a")
@@ -92,8 +89,7 @@ func TestAReplicaThatIsStoppedWhileItJoinsLeavesNothing(t *testing.T) {
 
 // A replica without the right to update Leases must not leave one more of them each time that it tries.
 func TestSessionsThatCannotBeginLeaveNoLease(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, 1)
+	inWorld(t, 1, func(t *testing.T, w *world) {
 		w.client.PrependReactor("update", "leases", func(clienttesting.Action) (bool, runtime.Object, error) {
 			return true, nil, errors.New("forbidden")
 		})

@@ -6,7 +6,6 @@ import (
 	"net/http"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -23,8 +22,7 @@ import (
 )
 
 func TestReplicasCacheTheirOwnObjects(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newDividedWorld(t, 200)
+	inDividedWorld(t, 200, func(t *testing.T, w *world) {
 		a := w.start("a")
 		w.settled(time.Minute)
 		w.apart(a)
@@ -59,8 +57,7 @@ func TestReplicasCacheTheirOwnObjects(t *testing.T) {
 
 // The plan knows how many objects each bucket had when the ranges were cut.
 func TestReplicasCacheAboutAsManyObjects(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newDividedWorld(t, 0)
+	inDividedWorld(t, 0, func(t *testing.T, w *world) {
 		const large, total = 400, 400 + 19*30 // namespace 19 has 41 %
 		for space := range 20 {
 			for n := range map[bool]int{true: large, false: 30}[space == 19] {
@@ -83,8 +80,7 @@ func TestReplicasCacheAboutAsManyObjects(t *testing.T) {
 
 // A bucket that comes back before its objects have left costs no list.
 func TestABucketThatComesBackSoonIsNotListedAgain(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newDividedWorld(t, 100)
+	inDividedWorld(t, 100, func(t *testing.T, w *world) {
 		a := w.start("a")
 		w.settled(time.Minute)
 		lists := func() (n int) {
@@ -118,8 +114,7 @@ func TestABucketThatComesBackSoonIsNotListedAgain(t *testing.T) {
 // object that the server does not send to this one.
 func TestABucketThatComesBackSoonDoesNotWaitForAnEvent(t *testing.T) {
 	for range 10 { // by chance, each of the two replicas gets the bucket back that it had
-		synctest.Test(t, func(t *testing.T) {
-			w := newDividedWorld(t, 100)
+		inDividedWorld(t, 100, func(t *testing.T, w *world) {
 			eight := func(opts *shards.Options, _ *replica) { opts.Buckets = 8 }
 			a, b := w.start("a", selects, eight), w.start("b", selects, eight)
 			w.settled(time.Minute)
@@ -160,36 +155,33 @@ func TestASelectorThatTheServerRefusesIsLeftOut(t *testing.T) {
 		"414":     answer(http.StatusRequestURITooLong),
 		"431":     answer(http.StatusRequestHeaderFieldsTooLarge),
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				w := newDividedWorld(t, 100)
-				server := &selecting{refusal: refusal}
-				a, b := w.start("a", server.serves), w.start("b")
-				w.settled(time.Minute)
-				w.apart(a, b)
-				want := "ignored"
-				if refusal == nil {
-					want = "served"
+		inBubble(t, name, func(t *testing.T) {
+			w := newDividedWorld(t, 100)
+			server := &selecting{refusal: refusal}
+			a, b := w.start("a", server.serves), w.start("b")
+			w.settled(time.Minute)
+			w.apart(a, b)
+			want := "ignored"
+			if refusal == nil {
+				want = "served"
+			}
+			for _, when := range []string{"at first", "after the next watch"} {
+				if got := a.set.Health().Selector; got != want {
+					t.Errorf("%s, the selector is %q", when, got)
 				}
-				for _, when := range []string{"at first", "after the next watch"} {
-					if got := a.set.Health().Selector; got != want {
-						t.Errorf("%s, the selector is %q", when, got)
-					}
-					w.objects.Disconnect()
-					time.Sleep(time.Minute)
-				}
-				if server.asked.Load() == 0 {
-					t.Error("no request had a selector")
-				}
-			})
+				w.objects.Disconnect()
+				time.Sleep(time.Minute)
+			}
+			if server.asked.Load() == 0 {
+				t.Error("no request had a selector")
+			}
 		})
 	}
 }
 
 // When another API server takes over, the first request may still fail with the connection of the old one.
 func TestAnotherServerIsNoticedAtItsFirstWatch(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newDividedWorld(t, 100)
+	inDividedWorld(t, 100, func(t *testing.T, w *world) {
 		server := &selecting{}
 		a := w.start("a", server.serves)
 		w.start("b")
@@ -207,8 +199,7 @@ func TestAnotherServerIsNoticedAtItsFirstWatch(t *testing.T) {
 }
 
 func TestSourceChecksItsArguments(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newDividedWorld(t, 1)
+	inDividedWorld(t, 1, func(t *testing.T, w *world) {
 		all := informer.ListWatch(w.client.CoreV1().ConfigMaps(""))
 		opts := options("a")
 		whole, err := shards.New(w.api, opts)
@@ -239,8 +230,7 @@ func (w *world) divides() (*shards.Set, cache.ListerWatcher) {
 }
 
 func TestASourceThatNobodyReadsIsAnError(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newDividedWorld(t, 1)
+	inDividedWorld(t, 1, func(t *testing.T, w *world) {
 		r := w.start("a", func(_ *shards.Options, r *replica) { r.extra = true })
 		time.Sleep(time.Second)
 		r.reports("source 2 of Source: no informer that has started reads it")
@@ -249,8 +239,7 @@ func TestASourceThatNobodyReadsIsAnError(t *testing.T) {
 }
 
 func TestASourceThatTwoInformersReadIsAnError(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newDividedWorld(t, 1)
+	inDividedWorld(t, 1, func(t *testing.T, w *world) {
 		set, own := w.divides()
 		var group informer.Group
 		for _, name := range []string{"one", "two"} {
@@ -271,8 +260,7 @@ func TestASourceThatTwoInformersReadIsAnError(t *testing.T) {
 
 // An informer that reads a source of a set has no objects while the replica has no buckets.
 func TestASourceOfASetThatDoesNotRunDeliversNothing(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newDividedWorld(t, 10)
+	inDividedWorld(t, 10, func(t *testing.T, w *world) {
 		_, own := w.divides()
 		inf, err := informer.NewFrom(own, informer.Options[*corev1.ConfigMap]{})
 		noError(t, err)

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -44,14 +43,17 @@ func newAlone(t *testing.T, objects *informertest.Source[*corev1.ConfigMap], lea
 }
 
 // join adds a controller to the set.
-func (a *alone) join(name string) (err error) {
-	a.controller, err = enqueue.NewController(func(context.Context, types.NamespacedName) (time.Duration, error) {
+func (a *alone) join(name string) error {
+	c, err := enqueue.NewController(func(context.Context, types.NamespacedName) (time.Duration, error) {
 		a.set.Health()
 		return 0, nil
 	}, enqueue.Options{Name: name, Shards: a.set}, enqueue.Watches(a.informer, func(_ context.Context, obj *corev1.ConfigMap) ([]types.NamespacedName, error) {
 		a.set.Health()
 		return []types.NamespacedName{{Namespace: obj.Namespace, Name: obj.Name}}, nil
 	}))
+	if err == nil {
+		a.controller = c
+	}
 	return err
 }
 
@@ -76,8 +78,7 @@ func (a *alone) refused(err error, want string) {
 
 // A replica leaves the set when one of its controllers stops.
 func TestASetEndsWithItsController(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, 1)
+	inWorld(t, 1, func(t *testing.T, w *world) {
 		a := newAlone(t, w.objects, w.api)
 		noError(t, a.join("worker"))
 		stop := a.run()
@@ -95,14 +96,11 @@ func TestASetEndsWithItsController(t *testing.T) {
 }
 
 func TestASetRefusesControllersThatCannotJoin(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, 0)
+	inWorld(t, 0, func(t *testing.T, w *world) {
 		a := newAlone(t, w.objects, w.api)
 		a.refused(a.set.Run(t.Context()), "set test: no worker has joined")
 		noError(t, a.join("worker"))
-		joined := a.controller
 		a.refused(a.join("worker"), `another worker has the name "worker"`)
-		a.controller = joined
 		short, end := context.WithTimeout(t.Context(), time.Second)
 		defer end()
 		var late *informer.SyncError
@@ -114,7 +112,6 @@ func TestASetRefusesControllersThatCannotJoin(t *testing.T) {
 			t.Errorf("WaitForSync: %v", err)
 		}
 		a.refused(a.join("other"), informer.ErrAlreadyRun.Error())
-		a.controller = joined
 		if err := a.set.Run(t.Context()); !errors.Is(err, informer.ErrAlreadyRun) {
 			t.Errorf("the second Run: %v", err)
 		}
@@ -127,8 +124,7 @@ func TestASetRefusesControllersThatCannotJoin(t *testing.T) {
 
 // A set that ends before it has joined says so to all that wait.
 func TestWaitForSyncEndsWithTheSet(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, 0)
+	inWorld(t, 0, func(t *testing.T, w *world) {
 		a := newAlone(t, w.objects, &link{LeaseInterface: w.api, world: w, isCut: true})
 		noError(t, a.join("worker"))
 		waited := make(chan error)

@@ -80,6 +80,23 @@ func newDividedWorld(t *testing.T, objects int) *world {
 	return w
 }
 
+// inWorld runs a test in a bubble with a world of objects.
+func inWorld(t *testing.T, objects int, test func(t *testing.T, w *world)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) { test(t, newWorld(t, objects)) })
+}
+
+func inDividedWorld(t *testing.T, objects int, test func(t *testing.T, w *world)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) { test(t, newDividedWorld(t, objects)) })
+}
+
+// inBubble runs a subtest in a bubble of its own.
+func inBubble(t *testing.T, name string, test func(t *testing.T)) {
+	t.Helper()
+	t.Run(name, func(t *testing.T) { synctest.Test(t, test) })
+}
+
 func noError(t *testing.T, err error) {
 	t.Helper()
 	if err != nil {
