@@ -117,46 +117,31 @@ func TestNewControllerChecksItsArguments(t *testing.T) {
 	}
 }
 
-// Nothing else may keep a controller from its start, and nothing it reads may be missing.
-func TestAControllerStartsWhenWhatItReadsHasSynced(t *testing.T) {
+// Nothing but its own informers may keep a controller from its start, and none of them may be missing. For
+// Options.Reads see TestHealthSaysForWhatAControllerWaits.
+func TestAControllerStartsWhenItsInformersHaveSynced(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		missing := informertest.NewSource[*corev1.Pod]()
-		missing.Fail("list", apierrors.NewForbidden(schema.GroupResource{Resource: "pods"}, "", nil), -1)
-		missing.Fail("watch", apierrors.NewForbidden(schema.GroupResource{Resource: "pods"}, "", nil), -1)
-		late := informertest.NewSource(pod("late"))
-		late.Fail("list", errors.New("not yet"), -1)
-		late.Fail("watch", errors.New("not yet"), -1)
-		a, b, c := newPods(t, "a", informertest.NewSource(pod("p"))), newPods(t, "b", missing), newPods(t, "c", late)
+		missing.Fail("list", testkit.Forbidden("pods"), -1)
+		missing.Fail("watch", testkit.Forbidden("pods"), -1)
+		a, b := newPods(t, "a", informertest.NewSource(pod("p"))), newPods(t, "b", missing)
 		// A watcher of another part of the program blocks until the end.
-		blocked := make(chan struct{})
-		_, err := a.AddWatcher(informer.WatcherFunc[*corev1.Pod](func(context.Context, informer.Event[*corev1.Pod]) error { <-blocked; return nil }), informer.WatcherOptions{})
+		_, err := a.AddWatcher(informer.WatcherFunc[*corev1.Pod](func(ctx context.Context, _ informer.Event[*corev1.Pod]) error { <-ctx.Done(); return nil }), informer.WatcherOptions{})
 		noError(t, err)
 		quick := newController(t, nothing, enqueue.Options{Name: "quick"}, enqueue.For(a))
 		waits := newController(t, nothing, enqueue.Options{Name: "waits"}, enqueue.For(a), enqueue.For(b))
-		reads := newController(t, nothing, enqueue.Options{Name: "reads", Reads: []informer.Member{c}}, enqueue.For(a))
-		var group informer.Group
-		runGroup(t, &group, quick, waits, reads, a, b, c)
+		runGroup(t, &informer.Group{}, quick, waits, a, b)
 		time.Sleep(time.Second)
-		synctest.Wait()
-		for name, want := range map[string]bool{"quick": true, "waits": false, "reads": false} {
-			h := group.Health()[name].(enqueue.Health)
+		for c, want := range map[*enqueue.Controller[key]]bool{quick: true, waits: false} {
+			h := c.Health()
 			if done := h.Succeeded > 0; !h.Started || h.Synced != want || done != want || (h.Ready() == nil) != want {
-				t.Errorf("%s: started %v, synced %v, calls %d, %v, want %v", name, h.Started, h.Synced, h.Succeeded, h.Ready(), want)
+				t.Errorf("%s: started %v, synced %v, calls %d, %v, want %v", h.Name, h.Started, h.Synced, h.Succeeded, h.Ready(), want)
 			}
 		}
-		late.Heal()
-		time.Sleep(time.Minute)
-		synctest.Wait()
-		if h := reads.Health(); !h.Synced || h.Succeeded == 0 {
-			t.Error("the controller does not run although what it reads has synced")
-		}
 		var e *informer.SyncError
-		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-		defer cancel()
-		if err := waits.WaitForSync(ctx); !errors.As(err, &e) || fmt.Sprint(e.Late) != "[informer b]" || !apierrors.IsForbidden(err) {
+		if err := waits.WaitForSync(testkit.Within(t, time.Second)); !errors.As(err, &e) || fmt.Sprint(e.Late) != "[informer b]" || !apierrors.IsForbidden(err) {
 			t.Errorf("WaitForSync returned %v, want a *SyncError that names informer b and what is forbidden", err)
 		}
-		close(blocked)
 	})
 }
 

@@ -118,7 +118,6 @@ func TestReplicasThatAreAllBehindKeepTheirBuckets(t *testing.T) {
 		taken := 0
 		for _, r := range all {
 			taken += r.set.Health().Taken
-			r.stop()
 		}
 		if taken > 100 {
 			t.Errorf("%d buckets were taken: they went to and fro", taken)
@@ -170,7 +169,6 @@ func TestNoReplicaIsBehindAVersionThatIsGone(t *testing.T) {
 			if r.about("behind") != 0 {
 				t.Errorf("%s reports %v", r.name, r.took())
 			}
-			r.stop()
 		}
 	})
 }

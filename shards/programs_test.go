@@ -54,7 +54,6 @@ func TestAnotherProgramDoesNotJoin(t *testing.T) {
 			if err := waits.group.Ready(); err != nil || waits.owned() != 16 {
 				t.Errorf("when the other program has ended: %d buckets, %v", waits.owned(), err)
 			}
-			waits.stop()
 		})
 	}
 }
@@ -93,7 +92,6 @@ func TestARollingUpdateShowsWhichKeysWait(t *testing.T) {
 			if h := r.set.Health(); h.Unserved != 0 || h.UnservedFor != 0 || h.Lacking != nil {
 				t.Errorf("after the update: %+v", h)
 			}
-			r.stop()
 		}
 	})
 }
