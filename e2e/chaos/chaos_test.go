@@ -9,6 +9,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/customcacheinformer/informer/e2e/internal/stage"
 )
 
 func TestChaos(t *testing.T) {
@@ -29,25 +31,19 @@ func TestChaos(t *testing.T) {
 	w := newWorld(t)
 	w.followAll()
 	begin = time.Now()
-	figures := tally{}
-	figures.add(w.play(fault{"none: the start", func(*episode) {}, nil}, random))
-	for time.Since(begin) < length {
-		bag := pick(order)
+	all := tally{}
+	all.add(w.play(fault{"none: the start", func(*episode) {}, nil}, random))
+	var bag []fault
+	for ; time.Since(begin) < length && !t.Failed(); bag = bag[1:] {
 		if len(bag) == 0 {
-			t.Fatalf("there is no fault %q", *onlyFault)
-		}
-		for _, f := range bag {
-			if time.Since(begin) >= length || t.Failed() {
-				break
+			if bag = pick(order); len(bag) == 0 {
+				t.Fatalf("there is no fault %q", *onlyFault)
 			}
-			figures.add(w.play(f, random))
 		}
-		if t.Failed() {
-			break
-		}
+		all.add(w.play(bag[0], random))
 	}
 	length = time.Since(begin).Round(time.Second)
-	publish(t, fmt.Sprintf("chaos for %v, seed %d, %d writes, %d informers", length, from, w.written.Load(), len(w.followers)), figures.String())
+	publish(t, fmt.Sprintf("chaos for %v, seed %d, %d writes, %d informers", length, from, w.written.Load(), len(w.followers)), all.String())
 }
 
 // episode is one fault while it is played.
@@ -60,28 +56,36 @@ type episode struct {
 	trouble map[string]bool
 }
 
-// outcome holds the figures of one fault.
+// outcome is what one fault has led to.
 type outcome struct {
-	fault                             string
-	played, converged, well           time.Duration
-	lists, watches, reports, returned int64
+	fault                   string
+	played, converged, well time.Duration
+	figures
+}
+
+// figures are those of all followers together.
+type figures struct{ lists, watches, reports, returned int64 }
+
+// add adds other figures, or subtracts them.
+func (f *figures) add(other figures, sign int64) {
+	f.lists += sign * other.lists
+	f.watches += sign * other.watches
+	f.reports += sign * other.reports
+	f.returned += sign * other.returned
 }
 
 // sum adds up the figures of all followers.
-func (w *world) sum() (o outcome) {
+func (w *world) sum() (sum figures) {
 	for _, f := range w.followers {
 		c := f.counts()
-		o.lists += c.lists.Load()
-		o.watches += c.watches.Load()
-		o.reports += c.reported.Load()
-		o.returned += c.returned.Load()
+		sum.add(figures{c.lists.Load(), c.watches.Load(), c.reported.Load(), c.returned.Load()}, 1)
 	}
-	return o
+	return sum
 }
 
 // play plays a fault, waits until every follower is well again, and returns the figures.
 func (w *world) play(f fault, random *rand.Rand) outcome {
-	w.t.Logf("%v: %s", time.Now().Format(time.TimeOnly), f.name)
+	w.Logf("%v: %s", time.Now().Format(time.TimeOnly), f.name)
 	e := &episode{world: w, fault: f, random: random, trouble: map[string]bool{}}
 	before, begin, reported := w.sum(), time.Now(), map[string]int64{}
 	for _, f := range w.followers {
@@ -91,19 +95,18 @@ func (w *world) play(f fault, random *rand.Rand) outcome {
 	healed := time.Now()
 	o := outcome{fault: f.name, played: healed.Sub(begin)}
 	e.converge(&o)
-	after := w.sum()
-	o.lists, o.watches = after.lists-before.lists, after.watches-before.watches
-	o.reports, o.returned = after.reports-before.reports, after.returned-before.returned
+	o.figures = w.sum()
+	o.add(before, -1)
 	for _, f := range w.followers {
 		name := f.about().name
 		if e.noticed != nil && e.noticed(f.about()) && f.counts().reported.Load() == reported[name] {
-			w.t.Errorf("%s: %s has reported nothing", e.name, name)
+			w.Errorf("%s: %s has reported nothing", e.name, name)
 		}
 		if err := f.problem(); err != nil {
-			w.t.Errorf("%s: %s: %v", e.name, name, err)
+			w.Errorf("%s: %s: %v", e.name, name, err)
 		}
 	}
-	w.t.Logf("    lasted %v, converged after %v, well after %v", o.played.Round(time.Millisecond), o.converged.Round(time.Millisecond), o.well.Round(time.Millisecond))
+	w.Logf("    lasted %v, converged after %v, well after %v", o.played.Round(time.Millisecond), o.converged.Round(time.Millisecond), o.well.Round(time.Millisecond))
 	return o
 }
 
@@ -114,16 +117,13 @@ func (e *episode) watching(do func()) {
 	defer looking.Wait()
 	defer stop()
 	looking.Go(func() {
-		for {
+		for alive := true; alive; alive = stage.Pass(ctx, 5*time.Millisecond) {
 			for _, f := range e.followers {
 				if f.health().SourceError != nil {
 					e.mu.Lock()
 					e.trouble[f.about().name] = true
 					e.mu.Unlock()
 				}
-			}
-			if !pass(ctx, 5*time.Millisecond) {
-				return
 			}
 		}
 	})
@@ -132,7 +132,7 @@ func (e *episode) watching(do func()) {
 
 // awaitNoticed waits until every follower that must notice the fault has noticed it.
 func (e *episode) awaitNoticed() {
-	e.await(e.name+": some informers do not notice", func() bool {
+	e.Await(e.name+": some informers do not notice", func() bool {
 		e.mu.Lock()
 		defer e.mu.Unlock()
 		return !slices.ContainsFunc(e.followers, func(f follower) bool {
@@ -188,30 +188,27 @@ const remarkable = 10 * time.Second
 // awaitAll waits until every function returns "".
 func (e *episode) awaitAll(left map[follower]func() string) {
 	begin := time.Now()
-	deadline := begin.Add(patience)
-	var late, last []string
+	var late []string
 	defer func() {
 		if took := time.Since(begin); took > remarkable {
-			e.t.Logf("    late, after %v:\n%s", took.Round(time.Millisecond), strings.Join(last, "\n"))
+			e.Logf("    late, after %v:\n%s", took.Round(time.Millisecond), strings.Join(late, "\n"))
 		}
 	}()
-	for {
-		late = late[:0]
+	for ; len(left) > 0; stage.Pass(e.ctx, 10*time.Millisecond) {
+		var now []string
 		for f, says := range left {
 			if wrong := says(); wrong == "" {
 				delete(left, f)
 			} else {
-				late = append(late, f.about().name+": "+wrong)
+				now = append(now, f.about().name+": "+wrong)
 			}
 		}
-		if len(left) == 0 {
+		if len(now) > 0 {
+			late = now
+		}
+		if len(now) > 0 && time.Since(begin) > stage.Patience {
+			e.Errorf("%s: not well after %v:\n%s", e.name, stage.Patience, strings.Join(now, "\n"))
 			return
 		}
-		last = append(last[:0], late...)
-		if time.Now().After(deadline) {
-			e.t.Errorf("%s: not well after %v:\n%s", e.name, patience, strings.Join(late, "\n"))
-			return
-		}
-		pass(e.ctx, 10*time.Millisecond)
 	}
 }

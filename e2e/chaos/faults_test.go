@@ -9,6 +9,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/util/retry"
+
+	"github.com/customcacheinformer/informer/e2e/internal/stage"
 )
 
 // fault is a failure that a test plays. It is over when play returns.
@@ -54,7 +56,7 @@ func faults() []fault {
 }
 
 // hold makes the fault last for a while.
-func (e *episode) hold() { pass(e.ctx, time.Duration(300+e.random.IntN(1200))*time.Millisecond) }
+func (e *episode) hold() { stage.Pass(e.ctx, time.Duration(300+e.random.IntN(1200))*time.Millisecond) }
 
 // under plays a plan for a while.
 func under(newPlan func() *plan) func(*episode) {
@@ -86,14 +88,14 @@ func (e *episode) breakOff() {
 func (e *episode) cut() {
 	for range 1 + e.random.IntN(5) {
 		e.proxy.Cut()
-		pass(e.ctx, time.Duration(e.random.IntN(400))*time.Millisecond)
+		stage.Pass(e.ctx, time.Duration(e.random.IntN(400))*time.Millisecond)
 	}
 }
 
 func (e *episode) refuse() {
 	e.proxy.Refuse()
 	e.awaitNoticed()
-	e.do("allowing connections", e.proxy.Allow())
+	e.OK(e.proxy.Allow())
 }
 
 func (e *episode) slow() {
@@ -112,10 +114,10 @@ func (e *episode) restart() {
 		e.pause.Lock()
 		defer e.pause.Unlock()
 		e.proxy.Refuse()
-		e.restarted(e.backUp)
+		e.restarted(e.server.BackUp)
 	}()
 	e.awaitNoticed()
-	e.do("allowing connections", e.proxy.Allow())
+	e.OK(e.proxy.Allow())
 }
 
 // restoreOlder stops all writing until the informers can reach the server again. A restored
@@ -124,9 +126,9 @@ func (e *episode) restart() {
 func (e *episode) restoreOlder() {
 	e.lose(func() {
 		e.proxy.Refuse()
-		e.restarted(e.restore)
+		e.restarted(e.server.Restore)
 		e.awaitNoticed()
-		e.do("allowing connections", e.proxy.Allow())
+		e.OK(e.proxy.Allow())
 	})
 }
 
@@ -134,13 +136,13 @@ func (e *episode) restoreOlder() {
 func (e *episode) restoreOvertaken() {
 	e.lose(func() {
 		e.proxy.Refuse()
-		e.restarted(e.restore)
+		e.restarted(e.server.Restore)
 		e.awaitNoticed()
 		before := e.written.Load()
 		for e.written.Load() < 2*before {
-			e.do("writing", e.write(e.kinds[1], e.random))
+			e.OK(e.write(e.kinds[1], e.random))
 		}
-		e.do("allowing connections", e.proxy.Allow())
+		e.OK(e.proxy.Allow())
 	})
 }
 
@@ -151,7 +153,7 @@ func (e *episode) restoreBehindGateway() {
 		e.front.plan.Store(refusing(http.StatusServiceUnavailable))
 		e.front.end()
 		e.awaitNoticed()
-		e.restarted(e.restore)
+		e.restarted(e.server.Restore)
 		e.front.plan.Store(nil)
 	})
 }
@@ -165,11 +167,11 @@ func (e *episode) lose(them func()) {
 	defer e.pause.Unlock()
 	for range 20 {
 		for _, k := range e.kinds {
-			e.do("writing", e.write(k, e.random))
+			e.OK(e.write(k, e.random))
 		}
 	}
 	for _, k := range e.kinds {
-		e.do("writing", e.put(k, k.common(e.written.Add(1))))
+		e.OK(e.put(k, k.common(e.written.Add(1))))
 	}
 	e.awaitEqual()
 	them()
@@ -181,7 +183,7 @@ func (e *episode) expire() { e.forget(e.kinds[e.random.IntN(len(e.kinds))]) }
 func (e *episode) forget(k *kind) {
 	e.pause.Lock()
 	defer e.pause.Unlock()
-	e.do("expire", e.server.Expire(e.ctx, k.resource()))
+	e.OK(e.server.Expire(e.ctx, k.resource()))
 }
 
 // lie sends events for an object that does not exist. Only a list can show that it is missing.
@@ -189,7 +191,7 @@ func (e *episode) lie() {
 	e.under(lying(), e.hold)
 	truth := time.Now()
 	e.under(&plan{answer: forgetting}, func() {
-		e.await(e.name+": some informers do not list", func() bool {
+		e.Await(e.name+": some informers do not list", func() bool {
 			return !slices.ContainsFunc(e.followers, func(f follower) bool { return !f.health().LastList.After(truth) })
 		})
 	})
@@ -202,17 +204,17 @@ func (e *episode) vanish() {
 	k := e.kinds[2]
 	crd := k.definition()
 	crds := e.crds.ApiextensionsV1().CustomResourceDefinitions()
-	e.do("deleting the definition", crds.Delete(e.ctx, crd.Name, metav1.DeleteOptions{}))
-	e.await("the definition is still there", func() bool {
+	e.OK(crds.Delete(e.ctx, crd.Name, metav1.DeleteOptions{}))
+	e.Await("the definition is still there", func() bool {
 		_, err := crds.Get(e.ctx, crd.Name, metav1.GetOptions{})
 		return apierrors.IsNotFound(err)
 	})
 	e.awaitNoticed()
 	_, err := e.server.InstallDefinition(e.ctx, crd)
-	e.do("installing the definition", err)
-	e.waitServed(k)
+	e.OK(err)
+	e.AwaitServed(e.client, k.resources()...)
 	for range 20 {
-		e.do("writing", e.write(k, e.random))
+		e.OK(e.write(k, e.random))
 	}
 }
 
@@ -223,7 +225,7 @@ func (e *episode) unserve() {
 	k := e.kinds[2]
 	serve := func(served bool) {
 		crds := e.crds.ApiextensionsV1().CustomResourceDefinitions()
-		e.do("changing the definition", retry.RetryOnConflict(retry.DefaultRetry, func() error {
+		e.OK(retry.RetryOnConflict(retry.DefaultRetry, func() error {
 			crd, err := crds.Get(e.ctx, k.plural()+"."+group, metav1.GetOptions{})
 			if err != nil {
 				return err
@@ -236,7 +238,7 @@ func (e *episode) unserve() {
 	serve(false)
 	e.awaitNoticed()
 	serve(true)
-	e.waitServed(k)
+	e.AwaitServed(e.client, k.resources()...)
 }
 
 // reincarnate stops or crashes the informers over durable stores, and starts new ones over the

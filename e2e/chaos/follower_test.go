@@ -93,7 +93,7 @@ func (f *following[T]) start() {
 		opts.Durable = f.open()
 	}
 	inf, err := informer.NewFrom(f.source, opts)
-	f.do(f.name, err)
+	f.OK(err)
 	l := &life[T]{inf: inf, views: map[string]view{}}
 	f.addStaying(l)
 	ctx, cancel := context.WithCancel(context.Background())
@@ -180,7 +180,7 @@ func (f *following[T]) reported(_ context.Context, err error) {
 	default:
 		f.figures.reported.Add(1)
 		if testing.Verbose() {
-			f.t.Logf("  %s reports: %.200s", f.name, err.Error())
+			f.Logf("  %s reports: %.200s", f.name, err.Error())
 		}
 	}
 }

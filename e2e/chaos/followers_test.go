@@ -2,10 +2,7 @@ package chaos_test
 
 import (
 	"errors"
-	"maps"
 	"path/filepath"
-	"slices"
-	"sync"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -31,7 +28,7 @@ func (w *world) followAll() {
 	widgets, gadgets, kept := w.kinds[0].resource(), w.kinds[1].resource(), w.kinds[2].resources()
 	w.follow(scope{name: "DeltaFIFO", resource: widgets}, options{Queue: informer.QueueDeltaFIFO})
 	w.follow(scope{name: "RealFIFO", resource: widgets}, options{Queue: informer.QueueRealFIFO, Intake: informer.IntakeEarly})
-	w.follow(scope{name: "plain store", resource: widgets}, options{Store: newPlain(), WatchList: informer.WatchListOff})
+	w.follow(scope{name: "plain store", resource: widgets}, options{Store: plain{cache.NewStore(cache.MetaNamespaceKeyFunc)}, WatchList: informer.WatchListOff})
 	w.follow(scope{name: paged, resource: widgets}, options{PageSize: 50, WatchList: informer.WatchListOff, Intake: informer.IntakeEarly})
 	w.follow(scope{name: "namespace", resource: widgets, namespace: namespaces[0]}, options{})
 	w.follow(scope{name: "selector", resource: gadgets, selector: colour + "=" + colours[0]}, options{})
@@ -61,7 +58,7 @@ func newFollowing[T informer.Object](w *world, s scope, source cache.ListerWatch
 
 func (w *world) follow(s scope, opts options) *following[object] {
 	client, err := dynamic.NewForConfig(w.proxy.Config())
-	w.do("client", err)
+	w.OK(err)
 	f := newFollowing[object](w, s, informer.ListWatch(client.Resource(s.resource).Namespace(s.namespace)))
 	f.options = opts
 	f.options.TweakListOptions = func(o *metav1.ListOptions) { o.LabelSelector = s.selector }
@@ -70,14 +67,14 @@ func (w *world) follow(s scope, opts options) *following[object] {
 
 func (w *world) followMetadata(s scope) {
 	client, err := metadata.NewForConfig(w.proxy.Config())
-	w.do("client", err)
+	w.OK(err)
 	newFollowing[*metav1.PartialObjectMetadata](w, s, informer.ListWatch(client.Resource(s.resource)))
 }
 
 // followFile adds a follower with a store on disk. A crash does not affect that store here;
 // TestAProcessThatIsKilledMissesNothing covers that.
 func (w *world) followFile(s scope) {
-	path := filepath.Join(w.t.TempDir(), "objects.db")
+	path := filepath.Join(w.TempDir(), "objects.db")
 	var file *disk.Store
 	f := w.follow(s, options{})
 	f.open = func() informer.Durable {
@@ -86,7 +83,7 @@ func (w *world) followFile(s scope) {
 			Identity:     store.Identity{Cluster: "e2e", Resource: s.resource.String()},
 			ErrorHandler: func(err error) { f.fail(err) },
 		})
-		w.do("opening the store", err)
+		w.OK(err)
 		return file
 	}
 	f.ended = func() {
@@ -111,63 +108,6 @@ func (w *world) followDurable(s scope, mode informer.WatchListMode) {
 }
 
 // plain is a store that can do only what an informer requires.
-type plain struct {
-	mu   sync.Mutex // protects the rest
-	objs map[string]any
-}
+type plain struct{ cache.Store }
 
-func newPlain() *plain { return &plain{objs: map[string]any{}} }
-
-func (p *plain) set(obj any) error {
-	key, err := cache.MetaNamespaceKeyFunc(obj)
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if err == nil {
-		p.objs[key] = obj
-	}
-	return err
-}
-
-func (p *plain) Add(obj any) error    { return p.set(obj) }
-func (p *plain) Update(obj any) error { return p.set(obj) }
-
-func (p *plain) Delete(obj any) error {
-	key, err := cache.MetaNamespaceKeyFunc(obj)
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	delete(p.objs, key)
-	return err
-}
-
-func (p *plain) List() []any {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return slices.Collect(maps.Values(p.objs))
-}
-
-func (p *plain) ListKeys() []string {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return slices.Collect(maps.Keys(p.objs))
-}
-
-func (p *plain) Get(obj any) (any, bool, error) {
-	key, err := cache.MetaNamespaceKeyFunc(obj)
-	if err != nil {
-		return nil, false, err
-	}
-	return p.GetByKey(key)
-}
-
-func (p *plain) GetByKey(key string) (any, bool, error) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	obj, there := p.objs[key]
-	return obj, there, nil
-}
-
-func (p *plain) Replace([]any, string) error { return errors.New("Replace must not be called") }
-func (p *plain) Resync() error               { return nil }
-func (p *plain) Bookmark(string)             {}
-
-func (p *plain) LastStoreSyncResourceVersion() string { return "" }
+func (plain) Replace([]any, string) error { return errors.New("Replace must not be called") }

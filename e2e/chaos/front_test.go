@@ -3,26 +3,19 @@ package chaos_test
 import (
 	"bufio"
 	"io"
-	"log"
 	"net/http"
-	"net/http/httptest"
-	"net/http/httputil"
-	"net/url"
 	"strings"
 	"sync"
 	"sync/atomic"
 
-	"k8s.io/client-go/rest"
-
 	fronts "github.com/customcacheinformer/informer/e2e/internal/front"
 )
 
-// front stands between the informers and the API server. It keeps its address when the server
-// restarts. A plan can make it answer requests itself, or change the server's answers.
+// front stands between the informers and the API server. A plan can make it answer requests itself, or change
+// the server's answers.
 type front struct {
-	*httptest.Server
-	backend atomic.Pointer[backend]
-	plan    atomic.Pointer[plan] // nil for none
+	*fronts.Gateway
+	plan atomic.Pointer[plan] // nil for none
 
 	mu      sync.Mutex // protects the rest
 	streams map[*stream]struct{}
@@ -50,59 +43,16 @@ func requestOf(r *http.Request) request {
 
 func newFront() *front {
 	f := &front{streams: map[*stream]struct{}{}}
-	f.Server = httptest.NewUnstartedServer(http.HandlerFunc(f.serve))
-	f.EnableHTTP2 = true
-	f.Config.ErrorLog = log.New(io.Discard, "", 0)
-	f.StartTLS()
+	f.Gateway = fronts.NewGateway("", func(pass http.Handler) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if p := f.plan.Load(); p != nil && p.answer != nil && p.answer(w, requestOf(r)) {
+				return
+			}
+			pass.ServeHTTP(w, r)
+		})
+	})
+	f.Change(f.modify)
 	return f
-}
-
-func (f *front) config() *rest.Config {
-	certificate := fronts.Certificate(f.Server)
-	return &rest.Config{Host: f.URL, TLSClientConfig: rest.TLSClientConfig{CAData: certificate}, QPS: -1}
-}
-
-// backend is one API server, from its start to its stop.
-type backend struct {
-	httputil.ReverseProxy
-	transport http.RoundTripper
-}
-
-// lead directs requests to the server with the given configuration.
-func (f *front) lead(config *rest.Config) error {
-	target, err := url.Parse(config.Host)
-	if err != nil {
-		return err
-	}
-	config = rest.CopyConfig(config)
-	config.DisableCompression = true // plans read the answers
-	transport, err := rest.TransportFor(config)
-	if err != nil {
-		return err
-	}
-	b := &backend{transport: transport}
-	b.ReverseProxy = httputil.ReverseProxy{
-		Transport: transport,
-		Rewrite: func(r *httputil.ProxyRequest) {
-			r.SetURL(target)
-			r.Out.Header.Del("Accept-Encoding")
-		},
-		FlushInterval:  -1,
-		ErrorLog:       log.New(io.Discard, "", 0),
-		ModifyResponse: f.modify,
-		ErrorHandler: func(http.ResponseWriter, *http.Request, error) {
-			panic(http.ErrAbortHandler) // breaks the connection, as happens without the front
-		},
-	}
-	f.backend.Store(b)
-	return nil
-}
-
-func (f *front) serve(w http.ResponseWriter, r *http.Request) {
-	if p := f.plan.Load(); p != nil && p.answer != nil && p.answer(w, requestOf(r)) {
-		return
-	}
-	f.backend.Load().ServeHTTP(w, r)
 }
 
 func (f *front) modify(resp *http.Response) error {

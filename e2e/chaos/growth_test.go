@@ -6,6 +6,8 @@ import (
 	"os"
 	"runtime"
 	"time"
+
+	"github.com/customcacheinformer/informer/internal/lab"
 )
 
 // sample holds the figures of one moment.
@@ -27,7 +29,7 @@ func (s *soak) sample(at time.Duration) sample {
 	runtime.ReadMemStats(&memory)
 	files, err := os.ReadDir("/proc/self/fd")
 	if err != nil {
-		s.t.Log(err)
+		s.Log(err)
 	}
 	return sample{
 		at: at, joins: s.joins.Load(), goroutines: runtime.NumGoroutine(), heap: int(memory.HeapAlloc),
@@ -51,7 +53,10 @@ const (
 func growth(all []sample) error {
 	quarter := len(all) / 4
 	second, last := all[quarter:2*quarter], all[3*quarter:]
-	more := func(of func(sample) int) int { return median(last, of) - median(second, of) }
+	more := func(of func(sample) int) int {
+		figure := func(s sample) float64 { return float64(of(s)) }
+		return int(lab.MedianOf(last, figure) - lab.MedianOf(second, figure))
+	}
 	joins := more(func(s sample) int { return int(s.joins) })
 	var grown []error
 	check := func(what string, allowed int, of func(sample) int) {

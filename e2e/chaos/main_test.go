@@ -1,6 +1,7 @@
 package chaos_test
 
 import (
+	"errors"
 	"flag"
 	"fmt"
 	"log"
@@ -9,6 +10,7 @@ import (
 	"time"
 
 	"github.com/customcacheinformer/informer/e2e/apiserver"
+	"github.com/customcacheinformer/informer/internal/lab"
 )
 
 var (
@@ -20,9 +22,6 @@ var (
 	table     = flag.String("table", "", "file to which the tables are added")
 )
 
-// patience limits every wait. It is long because machines may be slow and busy.
-const patience = 5 * time.Minute
-
 func TestMain(m *testing.M) {
 	// By default a client probes a connection that has been silent for 30 s, and gives it up
 	// 15 s later.
@@ -31,12 +30,7 @@ func TestMain(m *testing.M) {
 			log.Fatal(err)
 		}
 	}
-	if os.Getenv(serverVariable) != "" {
-		if err := serveUntilClosed(); err != nil {
-			log.Fatal(err)
-		}
-		return
-	}
+	lab.Roles{"apiserver": lab.RoleOf(serve)}.Play()
 	os.Exit(apiserver.ExitCode(m.Run()))
 }
 
@@ -52,10 +46,7 @@ func publish(t *testing.T, title, text string) {
 		t.Fatal(err)
 	}
 	_, err = fmt.Fprintf(file, "%s: %s\n\n%s\n", time.Now().UTC().Format(time.DateOnly), title, text)
-	if err := file.Close(); err != nil {
-		t.Error(err)
-	}
-	if err != nil {
+	if err := errors.Join(err, file.Close()); err != nil {
 		t.Error(err)
 	}
 }

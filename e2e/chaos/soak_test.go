@@ -18,7 +18,10 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/customcacheinformer/informer"
+	"github.com/customcacheinformer/informer/e2e/internal/process"
+	"github.com/customcacheinformer/informer/e2e/internal/stage"
 	"github.com/customcacheinformer/informer/informertest"
+	"github.com/customcacheinformer/informer/internal/lab"
 	"github.com/customcacheinformer/informer/metrics/prometheus"
 	"github.com/customcacheinformer/informer/store"
 	"github.com/customcacheinformer/informer/store/disk"
@@ -32,7 +35,7 @@ const (
 
 // soak is a program in which watchers come and go.
 type soak struct {
-	t         *testing.T
+	stage.T
 	ctx       context.Context
 	cancel    context.CancelFunc
 	client    dynamic.Interface
@@ -61,7 +64,7 @@ func TestSoak(t *testing.T) {
 	begin := time.Now()
 	const samples = 20
 	for n := range samples {
-		pass(s.ctx, time.Until(begin.Add(*soakFor*time.Duration(n+1)/samples)))
+		stage.Pass(s.ctx, time.Until(begin.Add(*soakFor*time.Duration(n+1)/samples)))
 		all = append(all, s.sample(time.Since(begin)))
 	}
 	s.cancel()
@@ -74,11 +77,13 @@ func TestSoak(t *testing.T) {
 }
 
 func newSoak(t *testing.T) *soak {
-	s := &soak{t: t}
+	s := &soak{T: stage.T{T: t}}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
-	var err error
-	s.client, err = dynamic.NewForConfig(startServer(t))
-	s.do("client", err)
+	server, config, err := process.StartServer(context.Background(), "apiserver", struct{}{})
+	s.OK(err)
+	t.Cleanup(func() { s.OK(server.End()) })
+	s.client, err = dynamic.NewForConfig(config)
+	s.OK(err)
 	s.metrics = prometheus.New(s.group.Health)
 	s.group.Observer = s.metrics.Observer()
 	s.group.ErrorHandler = func(_ context.Context, err error) {
@@ -89,60 +94,41 @@ func newSoak(t *testing.T) *soak {
 	return s
 }
 
-// do fails the test at once if err is not nil.
-func (s *soak) do(what string, err error) {
-	s.t.Helper()
-	if err != nil {
-		s.t.Fatalf("%s: %v", what, err)
-	}
-}
-
 // start starts the informers that stay, and the goroutines that join them.
 func (s *soak) start() {
 	resource := allKinds()[0].resource()
-	store, err := disk.Open(filepath.Join(s.t.TempDir(), "objects.db"), &unstructured.Unstructured{}, disk.Options{Identity: store.Identity{Cluster: "e2e", Resource: resource.String()}})
-	s.do("opening the store", err)
-	s.t.Cleanup(func() {
-		if err := store.Close(); err != nil {
-			s.t.Error(err)
-		}
-	})
+	store, err := disk.Open(filepath.Join(s.TempDir(), "objects.db"), &unstructured.Unstructured{}, disk.Options{Identity: store.Identity{Cluster: "e2e", Resource: resource.String()}})
+	s.OK(err)
+	s.Cleanup(func() { s.OK(store.Close()) })
 	for name, opts := range map[string]options{
 		"DeltaFIFO": {}, "RealFIFO": {Queue: informer.QueueRealFIFO}, "disk": {Durable: store}, "durable": {Durable: informertest.NewDurable()},
 	} {
 		opts.Name = name
 		inf, err := informer.NewFrom(informer.ListWatch(s.client.Resource(resource)), opts)
-		s.do(name, err)
-		s.do(name, s.group.Add(inf))
+		s.OK(err)
+		s.OK(s.group.Add(inf))
 		s.informers = append(s.informers, inf)
 		if name == "DeltaFIFO" {
 			s.shared = inf.SharedIndexInformer()
 		}
 		// This watcher stays. Without any watcher, tombstones would wait for one to register.
 		_, err = inf.AddWatcher(informer.WatcherFunc[object](func(context.Context, informer.Event[object]) error { return nil }), informer.WatcherOptions{Name: "stays"})
-		s.do(name, err)
+		s.OK(err)
 	}
 	s.going.Go(func() {
 		if err := s.group.Run(s.ctx); err != nil {
-			s.t.Error(err)
+			s.Error(err)
 		}
 	})
-	s.t.Cleanup(func() { s.cancel(); s.going.Wait() })
-	s.do("sync", s.group.WaitForSync(s.ctx))
+	s.Cleanup(func() { s.cancel(); s.going.Wait() })
+	s.OK(s.group.WaitForSync(s.ctx))
 	for n := range joiners {
 		s.going.Go(func() { s.keepJoining(n, rand.New(rand.NewPCG(uint64(n), 4))) })
 	}
 }
 
 func (s *soak) keepJoining(joiner int, random *rand.Rand) {
-	ticker := time.NewTicker(joinPause)
-	defer ticker.Stop()
-	for n := 0; ; n++ {
-		select {
-		case <-s.ctx.Done():
-			return
-		case <-ticker.C:
-		}
+	for n := 0; stage.Pass(s.ctx, joinPause); n++ {
 		s.join(joiner, n, random)
 	}
 }
@@ -176,13 +162,13 @@ func (s *soak) joinAsMember(joiner int) {
 	}
 	if err != nil {
 		if s.ctx.Err() == nil {
-			s.t.Error(err)
+			s.Error(err)
 		}
 		return
 	}
 	_ = inf.WaitForSync(s.ctx)
 	if err := s.group.Remove(inf); err != nil && s.ctx.Err() == nil {
-		s.t.Error(err)
+		s.Error(err)
 	}
 	s.members.Add(1)
 }
@@ -205,7 +191,7 @@ func (s *soak) joinAsHandler(random *rand.Rand) {
 	}, cache.HandlerOptions{})
 	if err != nil {
 		if s.ctx.Err() == nil {
-			s.t.Error(err)
+			s.Error(err)
 		}
 		return
 	}
@@ -213,7 +199,7 @@ func (s *soak) joinAsHandler(random *rand.Rand) {
 		cache.WaitForCacheSync(s.ctx.Done(), reg.HasSynced)
 	}
 	if err := s.shared.RemoveEventHandler(reg); err != nil {
-		s.t.Error(err)
+		s.Error(err)
 	}
 }
 
@@ -228,7 +214,7 @@ func (s *soak) joinAsWatcher(random *rand.Rand) {
 	reg, err := s.informers[random.IntN(len(s.informers))].AddWatcher(w, opts)
 	if err != nil {
 		if !errors.Is(err, informer.ErrStopped) {
-			s.t.Error(err)
+			s.Error(err)
 		}
 		return
 	}
@@ -245,24 +231,21 @@ func (s *soak) joinAsWatcher(random *rand.Rand) {
 // series returns the number of metrics.
 func (s *soak) series() int {
 	ch := make(chan prom.Metric)
-	var collecting sync.WaitGroup
-	collecting.Go(func() {
+	go func() {
 		defer close(ch)
 		s.metrics.Collect(ch)
-	})
+	}()
 	n := 0
 	for range ch {
 		n++
 	}
-	collecting.Wait()
 	return n
 }
 
 // samplesTable renders the samples as a Markdown table.
 func samplesTable(all []sample) string {
 	var text strings.Builder
-	fmt.Fprintln(&text, "| after | joins | goroutines | live heap | files | metrics |")
-	fmt.Fprintln(&text, "|---:|---:|---:|---:|---:|---:|")
+	lab.Header(&text, 0, "after", "joins", "goroutines", "live heap", "files", "metrics")
 	for _, s := range all {
 		fmt.Fprintf(&text, "| %v | %d | %d | %.1f MiB | %d | %d |\n", s.at.Round(100*time.Millisecond), s.joins, s.goroutines, float64(s.heap)/(1<<20), s.files, s.series)
 	}

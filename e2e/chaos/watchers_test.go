@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/customcacheinformer/informer"
+	"github.com/customcacheinformer/informer/e2e/internal/stage"
 	"github.com/customcacheinformer/informer/informertest"
 )
 
@@ -62,7 +63,7 @@ func (f *following[T]) addStaying(l *life[T]) {
 	add := func(name string, w informer.ResourceWatcher[T], v view, opts informer.WatcherOptions) {
 		opts.Name = name
 		_, err := l.inf.AddWatcher(w, opts)
-		f.do(name, err)
+		f.OK(err)
 		l.views[name] = v
 	}
 	teller := &recorder[T]{}
@@ -71,7 +72,7 @@ func (f *following[T]) addStaying(l *life[T]) {
 
 	slow := &recorder[T]{}
 	slow.Hook = func(ctx context.Context, _ informer.Event[T]) error {
-		pass(ctx, time.Duration(rand.IntN(4))*time.Millisecond)
+		stage.Pass(ctx, time.Duration(rand.IntN(4))*time.Millisecond)
 		return ctx.Err()
 	}
 	add("slow", slow, slow, informer.WatcherOptions{MaxBacklog: 20})
@@ -91,12 +92,12 @@ func (f *following[T]) visit() {
 			if !errors.Is(err, informer.ErrStopped) {
 				f.fail(err)
 			}
-			pass(f.ctx, 10*time.Millisecond) // a new life is about to begin
+			stage.Pass(f.ctx, 10*time.Millisecond) // a new life is about to begin
 			continue
 		}
 		stay := time.Duration(rand.IntN(300)) * time.Millisecond
 		if rand.IntN(3) > 0 {
-			pass(f.ctx, stay)
+			stage.Pass(f.ctx, stay)
 		} else {
 			within, cancel := context.WithTimeout(f.ctx, stay)
 			select {

@@ -8,6 +8,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/customcacheinformer/informer/e2e/internal/stage"
 )
 
 const (
@@ -18,14 +20,7 @@ const (
 // keepWriting writes objects of a kind until the test ends.
 func (w *world) keepWriting(k *kind) {
 	random := rand.New(rand.NewPCG(uint64(k.names), 2))
-	ticker := time.NewTicker(writePause)
-	defer ticker.Stop()
-	for bad := 0; bad < badWrites; {
-		select {
-		case <-w.ctx.Done():
-			return
-		case <-ticker.C:
-		}
+	for bad := 0; bad < badWrites && stage.Pass(w.ctx, writePause); {
 		w.pause.RLock()
 		err := w.write(k, random)
 		w.pause.RUnlock()
@@ -34,7 +29,7 @@ func (w *world) keepWriting(k *kind) {
 			continue
 		}
 		if bad++; bad == badWrites {
-			w.t.Errorf("nothing can be written to %s any more: %v", k.name, err)
+			w.Errorf("nothing can be written to %s any more: %v", k.name, err)
 		}
 	}
 }
@@ -45,8 +40,7 @@ func (w *world) write(k *kind, random *rand.Rand) error {
 	state := w.written.Add(1)
 	obj := k.object(namespaces[random.IntN(len(namespaces))], random.IntN(k.names), state)
 	client := w.client.Resource(k.resource()).Namespace(obj.GetNamespace())
-	remove := random.IntN(4) == 0
-	if remove {
+	if random.IntN(4) == 0 {
 		err := client.Delete(w.ctx, obj.GetName(), metav1.DeleteOptions{})
 		if err == nil && random.IntN(2) == 0 {
 			_, err = client.Create(w.ctx, obj, metav1.CreateOptions{})

@@ -36,8 +36,7 @@ func New(answer http.Handler) (*Front, error) {
 	}
 	f := &Front{}
 	f.answer.Store(&answer)
-	f.Server = httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { (*f.answer.Load()).ServeHTTP(w, r) }))
-	f.EnableHTTP2, f.Server.Config.ErrorLog = true, log.New(io.Discard, "", 0)
+	f.Server = quiet(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { (*f.answer.Load()).ServeHTTP(w, r) }))
 	f.TLS = &tls.Config{GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) {
 		if *f.answer.Load() != nil {
 			return nil, nil
@@ -48,6 +47,13 @@ func New(answer http.Handler) (*Front, error) {
 	return f, nil
 }
 
+// quiet returns a server for HTTP/2 that logs nothing.
+func quiet(answer http.Handler) *httptest.Server {
+	s := httptest.NewUnstartedServer(answer)
+	s.EnableHTTP2, s.Config.ErrorLog = true, log.New(io.Discard, "", 0)
+	return s
+}
+
 // Set changes the answers, and ends all connections. With nil, the front shows a certificate that its clients do not trust.
 func (f *Front) Set(answer http.Handler) {
 	f.answer.Store(&answer)
@@ -55,8 +61,11 @@ func (f *Front) Set(answer http.Handler) {
 }
 
 // Config returns a client configuration for the front.
-func (f *Front) Config() *rest.Config {
-	return &rest.Config{Host: f.URL, TLSClientConfig: rest.TLSClientConfig{CAData: Certificate(f.Server)}, QPS: -1}
+func (f *Front) Config() *rest.Config { return ConfigOf(f.Server) }
+
+// ConfigOf returns a client configuration for a server.
+func ConfigOf(s *httptest.Server) *rest.Config {
+	return &rest.Config{Host: s.URL, TLSClientConfig: rest.TLSClientConfig{CAData: Certificate(s)}, QPS: -1}
 }
 
 // Says returns a handler that has one answer.

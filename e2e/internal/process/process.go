@@ -4,8 +4,10 @@ package process
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path"
@@ -29,7 +31,8 @@ func Build(ctx context.Context, dir, program string, flags ...string) (string, e
 
 // Process is a program that runs or has run.
 type Process struct {
-	Log *Log // everything that it wrote to standard error
+	Log *Log           // everything that it wrote to standard error
+	In  io.WriteCloser // its standard input, if Self has started it
 
 	cmd   *exec.Cmd
 	ended chan struct{} // closed when the process has ended; err is set before
@@ -48,6 +51,39 @@ func Start(cmd *exec.Cmd) (*Process, error) {
 		p.err = cmd.Wait()
 	}()
 	return p, nil
+}
+
+// Self starts this program in one of its lab.Roles. What it prints goes to out, which may be nil.
+func Self(role string, argument any, out io.Writer) (*Process, error) {
+	program, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
+	text, err := json.Marshal(argument)
+	if err != nil {
+		return nil, err
+	}
+	cmd := exec.Command(program, role, string(text))
+	cmd.Stdout = out
+	cmd.Env = append(os.Environ(), "GORACE=atexit_sleep_ms=0") // under the race detector, it would sleep before it ends
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		return nil, err
+	}
+	p, err := Start(cmd)
+	if err != nil {
+		return nil, err
+	}
+	p.In = in
+	return p, nil
+}
+
+// Crashed returns the end of the log if the process has had a data race or a panic.
+func (p *Process) Crashed() error {
+	if text := p.Log.String(); strings.Contains(text, "DATA RACE") || strings.Contains(text, "panic:") {
+		return errors.New("the process says:\n" + text[max(0, len(text)-5000):])
+	}
+	return nil
 }
 
 // Ended returns a channel that is closed when the process has ended.

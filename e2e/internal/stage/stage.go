@@ -1,0 +1,60 @@
+// Package stage has what the worlds of tests share: waits, and API servers that are restarted.
+package stage
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/dynamic"
+)
+
+// Patience limits every wait. It only detects a hang: machines may be slow and busy.
+const Patience = 10 * time.Minute
+
+// T is a test. Worlds embed it.
+type T struct{ *testing.T }
+
+// OK fails the test at once if err is not nil.
+func (t T) OK(err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Await polls until there returns true: what a test waits for is in servers and processes. It fails the test with
+// late if that takes too long.
+func (t T) Await(late string, there func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(Patience); !there(); time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal(late)
+		}
+	}
+}
+
+// AwaitServed waits until a server serves resources.
+func (t T) AwaitServed(client dynamic.Interface, resources ...schema.GroupVersionResource) {
+	t.Helper()
+	for _, resource := range resources {
+		t.Await(resource.String()+" is not served", func() bool {
+			_, err := client.Resource(resource).List(context.Background(), metav1.ListOptions{Limit: 1})
+			return err == nil
+		})
+	}
+}
+
+// Pass waits for the time d. It returns false if ctx ends first.
+func Pass(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
