@@ -2,49 +2,29 @@ package valkey_test
 
 import (
 	"fmt"
-	"os"
-	"path/filepath"
 	"testing"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
-	"github.com/customcacheinformer/informer/e2e/apiserver"
+	"github.com/customcacheinformer/informer/e2e/internal/stage"
 )
 
 func TestReadersHaveTheStateOfAnAPIServerThatIsRestoredFromABackup(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes 7 s: make test-long")
 	}
-	dir := t.TempDir()
-	etcd, backup := filepath.Join(dir, "etcd"), filepath.Join(t.TempDir(), "etcd")
-	server, err := apiserver.StartIn(t.Context(), dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { server.Stop() }) // the last one, after the processes
-	w := newWorldOn(t, server)
-	// restart stops the API server, calls files, which may change etcd's files, and starts it again.
+	server := stage.T{T: t}.Server() // it stops last, after the processes
+	w := newWorldOn(stage.T{T: t}, server.Server)
+	// restart restarts the API server, calls files, which may change etcd's files, in between, and has all reach it again.
 	restart := func(files func()) {
-		w.front.cut()
-		w.server.Stop()
-		files()
-		server, err = apiserver.StartIn(t.Context(), dir)
-		w.ok(err)
-		w.server = server
-		w.connect()
-		w.await("the objects are not served", func() bool {
-			_, err := w.objects.List(t.Context(), metav1.ListOptions{Limit: 1})
-			return err == nil
-		})
-		w.ok(w.front.to(server.Config()))
-		w.front.back()
+		w.front.Leave()
+		server.Restart(files)
+		w.connect(server.Server)
+		w.front.Away.Store(false)
 	}
 	for i := range 20 {
 		w.object(fmt.Sprint("o", i))
 	}
-	restart(func() { w.ok(os.CopyFS(backup, os.DirFS(etcd))) })
-	writer := w.start(role{Name: "writer", Token: 1})
-	w.await("the writer has not synced", func() bool { return writer.has(synced) })
+	restart(server.BackUp)
+	writer := w.writer(role{Name: "writer", Token: 1})
 	readers := []*actor{
 		w.start(role{Name: "reader 0", Informers: 5, Back: true}),
 		w.start(role{Name: "reader 1", Informers: 5, Back: true}),
@@ -55,10 +35,7 @@ func TestReadersHaveTheStateOfAnAPIServerThatIsRestoredFromABackup(t *testing.T)
 	}
 	w.remove("o0")
 	w.converge(readers, "what will be lost")
-	restart(func() {
-		w.ok(os.RemoveAll(etcd))
-		w.ok(os.CopyFS(etcd, os.DirFS(backup)))
-	})
+	restart(server.Restore)
 	if n := len(w.state()); n != 20 {
 		t.Fatalf("the restored API server has %d objects, want 20", n)
 	}

@@ -47,7 +47,7 @@ func TestAWriterThatIsKilledAtAnyMomentMissesNoDelete(t *testing.T) {
 	for round := range kills {
 		writer := w.start(role{Name: fmt.Sprintf("writer %d", round), Token: 1})
 		if round%2 == 0 {
-			w.await("a writer has not synced", func() bool { return writer.has(synced) })
+			w.Await("a writer has not synced", func() bool { return writer.has(synced) })
 		}
 		change(rand.IntN(40))
 		if round%3 == 2 {
@@ -61,9 +61,8 @@ func TestAWriterThatIsKilledAtAnyMomentMissesNoDelete(t *testing.T) {
 		hear(writer)
 		change(rand.IntN(10))
 	}
-	last := w.start(role{Name: "the last writer", Token: 1})
-	w.await("the last writer has not synced", func() bool { return last.has(synced) })
-	w.await("the store does not have the state of the API server", func() bool { return maps.Equal(w.stored(), w.state()) })
+	last := w.writer(role{Name: "the last writer", Token: 1})
+	w.Await("the store does not have the state of the API server", func() bool { return maps.Equal(w.stored(), w.state()) })
 	missed := func() (missed, seen, twice int) {
 		all := maps.Clone(deleted)
 		for _, uid := range last.all(func(m message) string { return m.Gone }) {
@@ -82,7 +81,7 @@ func TestAWriterThatIsKilledAtAnyMomentMissesNoDelete(t *testing.T) {
 		}
 		return missed, seen, twice
 	}
-	w.await("a delete is never told", func() bool { n, _, _ := missed(); return n == 0 })
+	w.Await("a delete is never told", func() bool { n, _, _ := missed(); return n == 0 })
 	_, seen, twice := missed()
 	t.Logf("%d kills, %d of them before the informer had synced; %d deletes, of which watchers knew %d objects, and were told of %d more than once",
 		kills, early, len(gone), seen, twice)

@@ -1,7 +1,6 @@
 package valkey_test
 
 import (
-	"context"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -28,7 +27,7 @@ func (w *world) converge(readers []*actor, after string) {
 	w.Helper()
 	begun, want := time.Now(), hash(w.state())
 	for i, r := range readers {
-		w.await(fmt.Sprintf("reader %d does not have the state after %s", i, after), func() bool {
+		w.Await(fmt.Sprintf("reader %d does not have the state after %s", i, after), func() bool {
 			s := w.stateOf(r)
 			if len(s.Wrong) > 0 {
 				w.Fatalf("after %s, reader %d was told %q", after, i, s.Wrong)
@@ -47,9 +46,8 @@ func TestReadersHaveEveryChangeWithoutTheAPIServer(t *testing.T) {
 	}
 	w := newWorld(t)
 	w.change(100)
-	writer := w.start(role{Name: "writer", Token: 1, Log: 500})
-	w.await("the writer has not synced", func() bool { return writer.has(synced) })
-	before := w.front.all()
+	writer := w.writer(role{Name: "writer", Token: 1, Log: 500})
+	before := len(w.front.Asked("", 0))
 	readers := make([]*actor, processes)
 	for i := range readers {
 		readers[i] = w.start(role{Name: fmt.Sprintf("reader %d", i), Informers: informers})
@@ -77,10 +75,10 @@ func TestReadersHaveEveryChangeWithoutTheAPIServer(t *testing.T) {
 	w.change(changes / 8)
 	w.restartValkey()
 	w.converge(readers, "a kill of the server")
-	if n := w.front.all(); n != before {
-		t.Errorf("%d readers have caused %d requests to the API server", processes*informers, n-before)
+	if again := w.front.Asked("", before); len(again) > 0 {
+		t.Errorf("%d readers have caused the requests %v to the API server", processes*informers, again)
 	}
-	if n := w.front.watches.Load(); n != 1 {
+	if n := w.front.Watches(); n != 1 {
 		t.Errorf("the API server has %d watches, want that of the writer", n)
 	}
 
@@ -95,28 +93,26 @@ func TestReadersHaveEveryChangeWithoutTheAPIServer(t *testing.T) {
 	}
 	w.wantATakeover("the next writer")
 
-	w.ok(readers[0].Pause(t.Context()))
+	w.OK(readers[0].Pause(t.Context()))
 	w.change(800) // more than the log has room for
 	w.converge(readers[1:], "a reader's pause")
-	w.ok(readers[0].Signal(syscall.SIGCONT))
+	w.OK(readers[0].Signal(syscall.SIGCONT))
 	w.converge(readers, "a pause past the end of the log")
 	if n := lists(0); n < listed+informers {
 		t.Errorf("after a pause past the end of the log, the %d informers of a reader have listed %d times", informers, n-listed)
 	}
 
 	listed = lists(1)
-	w.front.cut()
+	w.front.Leave()
 	w.change(changes / 4)
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
-	defer cancel()
-	w.ok(w.server.Expire(ctx, w.resource))
-	w.front.back()
+	w.OK(server.Expire(t.Context(), w.resource))
+	w.front.Away.Store(false)
 	w.converge(readers, "a list of the writer")
 	if n := lists(1); n < listed+informers {
 		t.Errorf("after a list of the writer, the %d informers of a reader have listed %d times", informers, n-listed)
 	}
 	w.wantStored()
-	if n := w.front.watches.Load(); n != 1 {
+	if n := w.front.Watches(); n != 1 {
 		t.Errorf("at the end, the API server has %d watches, want that of the writer", n)
 	}
 	deletes, events := 0, 0

@@ -7,11 +7,13 @@ import (
 	"fmt"
 	"hash/fnv"
 	"log"
+	"maps"
 	"os"
 	"os/signal"
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -25,9 +27,6 @@ import (
 	"github.com/customcacheinformer/informer/store"
 	"github.com/customcacheinformer/informer/store/valkey"
 )
-
-// roleVariable makes this program another process. Its value is a role as JSON.
-const roleVariable = "E2E_VALKEY_ROLE"
 
 // role says what a process is.
 type role struct {
@@ -85,10 +84,8 @@ func must(err error) {
 }
 
 // play is the main function of a process with a role.
-func play(text string) {
-	var r role
-	must(json.Unmarshal([]byte(text), &r))
-	c, err := client.NewClient(client.ClientOption{InitAddress: []string{r.Server}, DisableCache: true, ForceSingleClient: true})
+func play(r role) error {
+	c, err := dial(r.Server)
 	must(err)
 	defer c.Close()
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
@@ -98,6 +95,7 @@ func play(text string) {
 	} else {
 		r.write(ctx, c)
 	}
+	return nil
 }
 
 func (r role) identity() store.Identity {
@@ -146,10 +144,8 @@ func (r role) write(ctx context.Context, c client.Client) {
 	}), informer.WatcherOptions{})
 	must(err)
 	go func() {
-		select {
-		case <-inf.Synced():
+		if inf.WaitForSync(ctx) == nil {
 			say(message{Synced: true})
-		case <-ctx.Done():
 		}
 	}()
 	err = s.Run(ctx, inf.Run)
@@ -201,12 +197,7 @@ func (a *audience) wrong(format string, args ...any) {
 // hash returns a hash of names and versions.
 func hash(have map[string]string) uint64 {
 	h := fnv.New64a()
-	names := make([]string, 0, len(have))
-	for name := range have {
-		names = append(names, name)
-	}
-	slices.Sort(names)
-	for _, name := range names {
+	for _, name := range slices.Sorted(maps.Keys(have)) {
 		fmt.Fprintln(h, name, have[name])
 	}
 	return h.Sum64()
@@ -220,17 +211,14 @@ func (r role) read(ctx context.Context, c client.Client) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	all := make([]*audience, r.Informers)
-	var lists sync.Mutex
-	listed := 0
+	var listed atomic.Int64
 	for i := range all {
 		source, err := valkey.NewSource(c, &unstructured.Unstructured{}, r.identity())
 		must(err)
 		inf, err := informer.NewFrom(source, informer.Options[*unstructured.Unstructured]{
 			Observer: &informer.Observer{List: func(l informer.ListInfo) {
-				lists.Lock()
-				defer lists.Unlock()
 				if l.Err == nil {
-					listed++
+					listed.Add(1)
 				}
 			}},
 		})
@@ -238,9 +226,7 @@ func (r role) read(ctx context.Context, c client.Client) {
 		all[i] = &audience{have: map[string]string{}, back: r.Back, state: &readerState{}}
 		_, err = inf.AddWatcher(informer.WatcherFunc[*unstructured.Unstructured](all[i].take), informer.WatcherOptions{MaxBacklog: -1})
 		must(err)
-		running.Go(func() {
-			must(inf.Run(ctx))
-		})
+		running.Go(func() { must(inf.Run(ctx)) })
 	}
 	for lines := bufio.NewScanner(os.Stdin); lines.Scan(); {
 		sum := &readerState{}
@@ -255,9 +241,7 @@ func (r role) read(ctx context.Context, c client.Client) {
 			}
 			a.mu.Unlock()
 		}
-		lists.Lock()
-		sum.Lists = listed
-		lists.Unlock()
+		sum.Lists = int(listed.Load())
 		say(message{State: sum})
 	}
 }

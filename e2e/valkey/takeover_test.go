@@ -13,38 +13,37 @@ func TestAWriterThatWasPausedPastATakeoverStoresNothing(t *testing.T) {
 	for _, name := range []string{"a", "b", "c"} {
 		w.object(name)
 	}
-	first := w.start(role{Name: "first", Token: 1})
-	w.await("the first writer has not synced", func() bool { return first.has(synced) })
+	first := w.writer(role{Name: "first", Token: 1})
 	w.object("d")
 	reader := w.start(role{Name: "reader", Informers: 1})
-	w.await("the reader does not have the first state", func() bool { return w.stateOf(reader).Hashes[0] == hash(w.state()) })
+	w.Await("the reader does not have the first state", func() bool { return w.stateOf(reader).Hashes[0] == hash(w.state()) })
 
-	w.ok(first.Pause(t.Context()))
+	w.OK(first.Pause(t.Context()))
 	w.remove("b")
 	w.object("a")
 	w.object("e")
 	second := w.start(role{Name: "second", Token: 2})
-	w.await("the second writer is not told of the delete", func() bool {
+	w.Await("the second writer is not told of the delete", func() bool {
 		return slices.Equal(second.all(func(m message) string { return m.Deleted }), []string{"b"})
 	})
-	w.await("the reader does not have what the second writer wrote", func() bool { return w.stateOf(reader).Hashes[0] == hash(w.state()) })
+	w.Await("the reader does not have what the second writer wrote", func() bool { return w.stateOf(reader).Hashes[0] == hash(w.state()) })
 	w.wantATakeover("second")
 
-	w.ok(first.Signal(syscall.SIGCONT))
+	w.OK(first.Signal(syscall.SIGCONT))
 	w.object("f") // so that the first writer has something to write
-	w.await("the first writer goes on", func() bool { return first.has(func(m message) bool { return m.Ended != "" }) })
+	w.Await("the first writer goes on", func() bool { return first.has(func(m message) bool { return m.Ended != "" }) })
 	if !first.has(func(m message) bool { return m.Fenced }) {
 		t.Errorf("the first writer has ended with %q", first.all(func(m message) string { return m.Ended }))
 	}
 	if deleted := first.all(func(m message) string { return m.Deleted }); len(deleted) > 0 {
 		t.Errorf("the watcher of the first writer is told of the deletes %q", deleted)
 	}
-	w.await("the reader does not have the last state", func() bool { return w.stateOf(reader).Hashes[0] == hash(w.state()) })
+	w.Await("the reader does not have the last state", func() bool { return w.stateOf(reader).Hashes[0] == hash(w.state()) })
 	if s := w.stateOf(reader); len(s.Wrong) > 0 || s.Lists != 1 || s.Deletes != 1 {
 		t.Errorf("the reader has listed %d times, and was told %d deletes and %q", s.Lists, s.Deletes, s.Wrong)
 	}
 	w.wantStored()
 	w.wantATakeover("second")
 	third := w.start(role{Name: "third", Token: 1})
-	w.await("a writer with an old token opens the store", func() bool { return third.has(func(m message) bool { return strings.Contains(m.Ended, "token 2") }) })
+	w.Await("a writer with an old token opens the store", func() bool { return third.has(func(m message) bool { return strings.Contains(m.Ended, "token 2") }) })
 }

@@ -3,9 +3,9 @@
 package valkey_test
 
 import (
-	"bufio"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"log"
@@ -14,12 +14,12 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	client "github.com/valkey-io/valkey-go"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -28,24 +28,19 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
-	"k8s.io/client-go/rest"
 
 	"github.com/customcacheinformer/informer/e2e/apiserver"
 	fronts "github.com/customcacheinformer/informer/e2e/internal/front"
 	"github.com/customcacheinformer/informer/e2e/internal/process"
+	"github.com/customcacheinformer/informer/e2e/internal/stage"
+	"github.com/customcacheinformer/informer/internal/lab"
 	"github.com/customcacheinformer/informer/store/valkey"
 )
-
-// patience limits every wait. It is long because machines may be busy.
-const patience = 5 * time.Minute
 
 var server *apiserver.Server
 
 func TestMain(m *testing.M) {
-	if text := os.Getenv(roleVariable); text != "" {
-		play(text)
-		return
-	}
+	lab.Roles{"valkey": lab.RoleOf(play)}.Play()
 	var err error
 	if server, err = apiserver.Start(context.Background()); err != nil {
 		log.Fatal(err)
@@ -57,9 +52,8 @@ func TestMain(m *testing.M) {
 
 // world is an API server's resource, a Valkey server, and the processes that use them.
 type world struct {
-	*testing.T
-	server     *apiserver.Server
-	front      *front // before the API server
+	stage.T
+	front      *fronts.Gateway // before the API server
 	gvk        schema.GroupVersionKind
 	resource   schema.GroupVersionResource
 	objects    dynamic.ResourceInterface
@@ -74,38 +68,39 @@ var worlds atomic.Int64
 
 func newWorld(t *testing.T) *world {
 	t.Helper()
-	return newWorldOn(t, server)
+	return newWorldOn(stage.T{T: t}, server)
 }
 
-func newWorldOn(t *testing.T, server *apiserver.Server) *world {
+func newWorldOn(t stage.T, server *apiserver.Server) *world {
 	t.Helper()
-	w := &world{T: t, server: server, gvk: schema.GroupVersionKind{Group: fmt.Sprintf("w%d.example.com", worlds.Add(1)), Version: "v1", Kind: "Widget"}}
+	w := &world{T: t, gvk: schema.GroupVersionKind{Group: fmt.Sprintf("w%d.example.com", worlds.Add(1)), Version: "v1", Kind: "Widget"}}
 	w.startValkey()
 	var err error
 	w.resource, err = server.Install(t.Context(), apiserver.Kind{GroupVersionKind: w.gvk})
-	w.ok(err)
-	w.front = w.newFront(server.Config())
-	w.connect()
+	w.OK(err)
+	w.front = fronts.NewGateway(w.resource.Resource, nil)
+	t.Cleanup(w.front.Close)
+	w.connect(server)
 	w.kubeconfig = filepath.Join(t.TempDir(), "kubeconfig")
-	ca := fronts.Certificate(w.front.Server)
-	w.ok(apiserver.WriteKubeconfig(&rest.Config{Host: w.front.URL, TLSClientConfig: rest.TLSClientConfig{CAData: ca}}, w.kubeconfig))
+	w.OK(apiserver.WriteKubeconfig(w.front.Config(), w.kubeconfig))
 	return w
 }
 
-// connect makes the test's own client, which does not go through the front.
-func (w *world) connect() {
+// connect has the front, and the test's own client, which does not go through it, reach an API server.
+func (w *world) connect(server *apiserver.Server) {
 	w.Helper()
-	config := w.server.Config()
-	config.QPS = -1
-	all, err := dynamic.NewForConfig(config)
-	w.ok(err)
+	all, err := dynamic.NewForConfig(server.Config())
+	w.OK(err)
+	w.AwaitServed(all, w.resource)
 	w.objects = all.Resource(w.resource).Namespace("default")
+	w.OK(w.front.To(server.Config()))
 }
 
-func (w *world) ok(err error) {
+// wantATakeover fails the test unless a process has asked for one object and then for one watch.
+func (w *world) wantATakeover(who string) {
 	w.Helper()
-	if err != nil {
-		w.Fatal(err)
+	if asked := w.front.Asked(who, 0); !slices.Equal(asked, []string{"probe", "watch"}) {
+		w.Errorf("%s has asked the API server for %q, want one object and a watch", who, asked)
 	}
 }
 
@@ -126,9 +121,9 @@ func (w *world) startValkey() {
 		w.Skip(message)
 	}
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	w.ok(err)
+	w.OK(err)
 	w.address = l.Addr().String()
-	w.ok(l.Close())
+	w.OK(l.Close())
 	port := l.Addr().(*net.TCPAddr).Port
 	// With everysec, a server may confirm a write while it waits for the disk, before the write is in its file.
 	w.command = []string{path, "--port", strconv.Itoa(port), "--bind", "127.0.0.1", "--dir", w.TempDir(), "--save", "", "--appendonly", "yes", "--appendfsync", "always"}
@@ -144,8 +139,8 @@ func (w *world) restartValkey() {
 	}
 	var err error
 	w.valkey, err = process.Start(exec.Command(w.command[0], w.command[1:]...))
-	w.ok(err)
-	w.await("the Valkey server does not answer", func() bool {
+	w.OK(err)
+	w.Await("the Valkey server does not answer", func() bool {
 		c, err := dial(w.address)
 		if err != nil {
 			return false
@@ -163,10 +158,10 @@ func dial(address string) (client.Client, error) {
 func (w *world) do(words ...string) string {
 	w.Helper()
 	c, err := dial(w.address)
-	w.ok(err)
+	w.OK(err)
 	defer c.Close()
 	answer, err := c.Do(w.Context(), c.B().Arbitrary(words...).Build()).ToAny()
-	w.ok(err)
+	w.OK(err)
 	return fmt.Sprint(answer)
 }
 
@@ -176,7 +171,7 @@ func (w *world) sent() int {
 	_, text, _ := strings.Cut(w.do("INFO", "stats"), "total_net_output_bytes:")
 	text, _, _ = strings.Cut(text, "\r")
 	n, err := strconv.Atoi(text)
-	w.ok(err)
+	w.OK(err)
 	return n
 }
 
@@ -184,12 +179,12 @@ func (w *world) sent() int {
 func (w *world) stored() map[string]string {
 	w.Helper()
 	c, err := dial(w.address)
-	w.ok(err)
+	w.OK(err)
 	defer c.Close()
 	source, err := valkey.NewSource(c, &unstructured.Unstructured{}, role{Resource: w.resource}.identity())
-	w.ok(err)
+	w.OK(err)
 	list, err := source.ListWithContext(w.Context(), metav1.ListOptions{})
-	w.ok(err)
+	w.OK(err)
 	have := map[string]string{}
 	for _, item := range list.(*metav1.List).Items {
 		obj := item.Object.(metav1.Object)
@@ -206,16 +201,6 @@ func (w *world) wantStored() {
 	}
 }
 
-// await polls until there is true: nothing here can be waited for, because it is in other processes.
-func (w *world) await(late string, there func() bool) {
-	w.Helper()
-	for deadline := time.Now().Add(patience); !there(); time.Sleep(20 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			w.Fatal(late)
-		}
-	}
-}
-
 // object writes an object, and returns its UID.
 func (w *world) object(name string) types.UID {
 	w.Helper()
@@ -223,22 +208,15 @@ func (w *world) object(name string) types.UID {
 	obj := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{"n": int64(w.writes)}}}
 	obj.SetGroupVersionKind(w.gvk)
 	obj.SetName(name)
-	written, err := w.objects.Create(w.Context(), obj, metav1.CreateOptions{})
-	if apierrors.IsAlreadyExists(err) {
-		var old *unstructured.Unstructured
-		old, err = w.objects.Get(w.Context(), name, metav1.GetOptions{})
-		w.ok(err)
-		obj.SetResourceVersion(old.GetResourceVersion())
-		written, err = w.objects.Update(w.Context(), obj, metav1.UpdateOptions{})
-	}
-	w.ok(err)
+	written, err := w.objects.Apply(w.Context(), name, obj, metav1.ApplyOptions{FieldManager: "test"})
+	w.OK(err)
 	return written.GetUID()
 }
 
 func (w *world) remove(name string) {
 	w.Helper()
 	if err := w.objects.Delete(w.Context(), name, metav1.DeleteOptions{}); !apierrors.IsNotFound(err) {
-		w.ok(err)
+		w.OK(err)
 	}
 }
 
@@ -246,7 +224,7 @@ func (w *world) remove(name string) {
 func (w *world) state() map[string]string {
 	w.Helper()
 	list, err := w.objects.List(w.Context(), metav1.ListOptions{})
-	w.ok(err)
+	w.OK(err)
 	have := map[string]string{}
 	for _, obj := range list.Items {
 		have[obj.GetName()] = obj.GetResourceVersion()
@@ -257,8 +235,7 @@ func (w *world) state() map[string]string {
 // actor is a process with a role.
 type actor struct {
 	*process.Process
-	stdin io.Writer
-	end   func() // kills the process, and returns when all that it has said is known
+	end func() // kills the process, and returns when all that it has said is known
 
 	mu   sync.Mutex
 	said []message
@@ -271,26 +248,20 @@ func (w *world) start(r role) *actor {
 	if r.Informers == 0 {
 		r.Kubeconfig = w.kubeconfig
 	}
-	text, err := json.Marshal(r)
-	w.ok(err)
-	cmd := exec.Command(os.Args[0])
-	cmd.Env = append(os.Environ(), roleVariable+"="+string(text))
-	a := &actor{}
-	a.stdin, err = cmd.StdinPipe()
-	w.ok(err)
 	stdout, out := io.Pipe()
-	cmd.Stdout = out
-	a.Process, err = process.Start(cmd)
-	w.ok(err)
+	started, err := process.Self("valkey", r, out)
+	w.OK(err)
+	a := &actor{Process: started}
 	var reading sync.WaitGroup
 	reading.Go(func() {
-		lines := bufio.NewScanner(stdout)
-		lines.Buffer(nil, 64<<20)
-		defer func() { _ = stdout.CloseWithError(lines.Err()) }() // so that the process does not wait forever
-		for lines.Scan() {
+		said := json.NewDecoder(stdout)
+		for {
 			var m message
-			if err := json.Unmarshal(lines.Bytes(), &m); err != nil {
-				w.Errorf("%s says %q: %v", r.Name, lines.Text(), err)
+			if err := said.Decode(&m); err != nil {
+				_ = stdout.CloseWithError(err) // so that the process does not wait forever
+				if !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) {
+					w.Errorf("%s says what is no message: %v", r.Name, err)
+				}
 				return
 			}
 			a.mu.Lock()
@@ -326,15 +297,20 @@ func (a *actor) all(of func(message) string) (texts []string) {
 
 // has reports whether a process has said something.
 func (a *actor) has(what func(message) bool) bool {
-	return len(a.all(func(m message) string {
-		if what(m) {
-			return "yes"
-		}
-		return ""
-	})) > 0
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return slices.ContainsFunc(a.said, what)
 }
 
 func synced(m message) bool { return m.Synced }
+
+// writer starts a writer, and waits until it has synced.
+func (w *world) writer(r role) *actor {
+	w.Helper()
+	a := w.start(r)
+	w.Await(r.Name+" has not synced", func() bool { return a.has(synced) })
+	return a
+}
 
 func (w *world) stateOf(a *actor) *readerState {
 	w.Helper()
@@ -346,9 +322,9 @@ func (w *world) ask(a *actor, what string) (s *readerState) {
 	a.mu.Lock()
 	before := len(a.said)
 	a.mu.Unlock()
-	_, err := io.WriteString(a.stdin, what+"\n")
-	w.ok(err)
-	w.await("a reader does not answer", func() bool {
+	_, err := io.WriteString(a.In, what+"\n")
+	w.OK(err)
+	w.Await("a reader does not answer", func() bool {
 		a.mu.Lock()
 		defer a.mu.Unlock()
 		for _, m := range a.said[before:] {
