@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/rest"
 
+	"github.com/customcacheinformer/informer/e2e/internal/stage"
 	"github.com/customcacheinformer/informer/relay"
 )
 
@@ -21,7 +22,7 @@ import (
 func (w *world) serves(config *rest.Config, leases int) {
 	w.Helper()
 	list, err := leasesOf(w, config).List(w.Context(), metav1.ListOptions{ResourceVersion: "0"})
-	w.ok(err)
+	w.OK(err)
 	if len(list.Items) != leases {
 		w.Errorf("the relay lists %d Leases, want %d", len(list.Items), leases)
 	}
@@ -30,7 +31,7 @@ func (w *world) serves(config *rest.Config, leases int) {
 func TestTricksWithRequestsAreAnsweredAndOnlyReadsAreServed(t *testing.T) {
 	w := newWorld(t)
 	w.create(3)
-	r := w.relay(w.front.config(), "", nil)
+	r := w.relay(w.front.Config(), "", nil)
 	one := leasesPath + "/l0"
 	for _, trick := range []struct {
 		text string
@@ -88,7 +89,7 @@ func TestTricksWithRequestsAreAnsweredAndOnlyReadsAreServed(t *testing.T) {
 func TestHugeAndUnknownSelectorsAreRefused(t *testing.T) {
 	w := newWorld(t)
 	w.create(4)
-	r := w.relay(w.front.config(), "", nil)
+	r := w.relay(w.front.Config(), "", nil)
 	for what, query := range map[string]struct {
 		text   string
 		code   int
@@ -108,7 +109,7 @@ func TestHugeAndUnknownSelectorsAreRefused(t *testing.T) {
 		"a watch from 2^64":          {"watch=true&sendInitialEvents=false&resourceVersionMatch=NotOlderThan&resourceVersion=18446744073709551616", 400, 0},
 		"a plain watch from below 0": {"watch=true&resourceVersion=-1", 400, 0},
 	} {
-		a := w.send(r.config, rawRequest("GET", leasesPath+"?"+query.text))
+		a := w.get(r.config, leasesPath+"?"+query.text)
 		if got := strings.Count(a.body, `"uid"`); a.code != query.code || got != query.leases {
 			t.Errorf("%s: got %d with %d Leases, want %d with %d: %.300s", what, a.code, got, query.code, query.leases, a.body)
 		}
@@ -116,7 +117,7 @@ func TestHugeAndUnknownSelectorsAreRefused(t *testing.T) {
 	// client-go uses HTTP/2. There the client keeps to the limit that the server has told, or the decoder of
 	// the server ends the connection.
 	client, err := rest.HTTPClientFor(r.config)
-	w.ok(err)
+	w.OK(err)
 	defer client.CloseIdleConnections()
 	get := func(query string) (string, error) {
 		a, err := client.Get(r.config.Host + leasesPath + query)
@@ -124,7 +125,7 @@ func TestHugeAndUnknownSelectorsAreRefused(t *testing.T) {
 			return "", err
 		}
 		_, err = io.Copy(io.Discard, a.Body)
-		w.ok(a.Body.Close())
+		w.OK(a.Body.Close())
 		return a.Proto + " " + a.Status, err
 	}
 	const served = "HTTP/2.0 200 OK"
@@ -147,7 +148,7 @@ func TestHugeAndUnknownSelectorsAreRefused(t *testing.T) {
 func TestAQuestionOfOneReaderChangesNothingForOthers(t *testing.T) {
 	w := newWorld(t)
 	w.create(1)
-	r := w.relay(w.front.config(), "", nil)
+	r := w.relay(w.front.Config(), "", nil)
 	w.serves(r.config, 1)
 	w.front.late.Lock()
 	defer w.front.late.Unlock()
@@ -156,7 +157,7 @@ func TestAQuestionOfOneReaderChangesNothingForOthers(t *testing.T) {
 	}
 	w.mark()
 	version := w.mark()
-	if a := w.send(r.config, rawRequest("GET", fmt.Sprintf("%s?resourceVersion=%d", leasesPath, version))); a.code != http.StatusTooManyRequests {
+	if a := w.get(r.config, leasesAt(version)); a.code != http.StatusTooManyRequests {
 		t.Errorf("version %d, which the API server has: got %d %.300s", version, a.code, a.body)
 	}
 }
@@ -167,7 +168,7 @@ func TestAWatcherThatNeverReadsIsEndedAndOthersGetEverything(t *testing.T) {
 	}
 	w := newWorld(t)
 	w.create(1)
-	r := w.relay(w.front.config(), "", nil)
+	r := w.relay(w.front.Config(), "", nil)
 	other := w.agent(r.config, "other")
 	ended := func() string {
 		for line := range strings.Lines(w.metrics(r.config)) {
@@ -185,16 +186,16 @@ func TestAWatcherThatNeverReadsIsEndedAndOthersGetEverything(t *testing.T) {
 	for i := range changes {
 		patch := fmt.Appendf(nil, `{"metadata":{"annotations":{"change":"%d","text":"%s"}}}`, i, strings.Repeat("x", size))
 		_, err := w.leases.Patch(t.Context(), "l0", types.MergePatchType, patch, metav1.PatchOptions{})
-		w.ok(err)
+		w.OK(err)
 	}
-	w.await("the other watcher misses a change", func() bool {
+	w.Await("the other watcher misses a change", func() bool {
 		lease, found, err := other.Get(types.NamespacedName{Namespace: "default", Name: "l0"})
 		return err == nil && found && lease.Annotations["change"] == fmt.Sprint(changes-1)
 	})
-	w.await("the watcher that does not read is not ended", func() bool { return ended() != before })
+	w.Await("the watcher that does not read is not ended", func() bool { return ended() != before })
 	// Its stream ends when it has read the events that were on their way.
 	read, err := io.ReadAll(slow.Body)
-	w.ok(err)
+	w.OK(err)
 	if got := strings.Count(string(read), `"type":"MODIFIED"`); got == 0 || got >= changes {
 		t.Errorf("the watcher that was ended got %d of %d changes", got, changes)
 	}
@@ -204,7 +205,7 @@ func TestAWatcherThatNeverReadsIsEndedAndOthersGetEverything(t *testing.T) {
 // metrics returns the metrics of a server.
 func (w *world) metrics(config *rest.Config) string {
 	w.Helper()
-	a := w.send(config, rawRequest("GET", "/metrics"))
+	a := w.get(config, "/metrics")
 	if a.code != http.StatusOK {
 		w.Fatalf("the metrics are answered with %d", a.code)
 	}
@@ -218,7 +219,7 @@ func TestThousandsOfConnectionsAreServed(t *testing.T) {
 	}
 	w := newWorld(t)
 	w.create(1)
-	r := w.relay(w.front.config(), "", nil)
+	r := w.relay(w.front.Config(), "", nil)
 	busy := 0
 	for range connections {
 		switch a := w.open(r.config); a.StatusCode { //nolint:bodyclose // as above
@@ -231,7 +232,7 @@ func TestThousandsOfConnectionsAreServed(t *testing.T) {
 	}
 	t.Logf("%d of %d watches were answered with 429", busy, connections)
 	w.serves(r.config, 1)
-	w.await("the watches are not counted", func() bool {
+	w.Await("the watches are not counted", func() bool {
 		for line := range strings.Lines(w.metrics(r.config)) {
 			if strings.HasPrefix(line, "apiserver_longrunning_requests{") && strings.Contains(line, `resource="leases"`) &&
 				strings.HasSuffix(line, fmt.Sprintf("} %d\n", connections-busy)) {
@@ -248,10 +249,10 @@ func TestThousandsOfConnectionsAreServed(t *testing.T) {
 func TestListsBeyondTheLimitGet429WhileWatchesGoOn(t *testing.T) {
 	w := newWorld(t)
 	w.create(1)
-	r := w.relay(w.front.config(), "", func(opts *relay.Options) { opts.MaxRequestsInFlight = 1 })
+	r := w.relay(w.front.Config(), "", func(opts *relay.Options) { opts.MaxRequestsInFlight = 1 })
 	client := leasesOf(t, r.config)
 	now, err := client.List(t.Context(), metav1.ListOptions{ResourceVersion: "0"})
-	w.ok(err)
+	w.OK(err)
 	// A list that asks for a version of the future takes three seconds.
 	ctx, cancel := context.WithCancel(t.Context())
 	held := make(chan struct{})
@@ -262,20 +263,20 @@ func TestListsBeyondTheLimitGet429WhileWatchesGoOn(t *testing.T) {
 		}
 	}()
 	defer func() { cancel(); <-held }()
-	w.await("no list gets 429", func() bool {
-		a := w.send(r.config, rawRequest("GET", leasesPath))
+	w.Await("no list gets 429", func() bool {
+		a := w.get(r.config, leasesPath)
 		return a.code == http.StatusTooManyRequests && a.header.Get("Retry-After") != ""
 	})
 	watching, err := client.Watch(t.Context(), metav1.ListOptions{ResourceVersion: now.ResourceVersion})
-	w.ok(err)
+	w.OK(err)
 	defer watching.Stop()
-	w.ok(w.leases.Delete(t.Context(), "l0", metav1.DeleteOptions{}))
+	w.OK(w.leases.Delete(t.Context(), "l0", metav1.DeleteOptions{}))
 	select {
 	case e := <-watching.ResultChan():
 		if e.Type != watch.Deleted {
 			t.Errorf("got %s, want %s", e.Type, watch.Deleted)
 		}
-	case <-time.After(patience):
+	case <-time.After(stage.Patience):
 		t.Error("the watch got nothing")
 	}
 }

@@ -9,18 +9,19 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/customcacheinformer/informer/e2e/apiserver"
+	"github.com/customcacheinformer/informer/e2e/internal/stage"
 )
 
 func TestAgentsGoOnWhileTheAPIServerIsAway(t *testing.T) {
 	for name, leave := range map[string]func(w *world, network *apiserver.Proxy) (back func()){
 		"connections are refused": func(w *world, network *apiserver.Proxy) func() {
 			network.Refuse()
-			return func() { w.ok(network.Allow()) }
+			return func() { w.OK(network.Allow()) }
 		},
 		"a load balancer answers 503": func(w *world, network *apiserver.Proxy) func() {
-			w.front.away.Store(true)
+			w.front.Away.Store(true)
 			network.Cut()
-			return func() { w.front.away.Store(false) }
+			return func() { w.front.Away.Store(false) }
 		},
 	} {
 		t.Run(name, func(t *testing.T) { testAway(t, leave) })
@@ -37,8 +38,8 @@ func testAway(t *testing.T, leave func(*world, *apiserver.Proxy) (back func())) 
 	w := newWorld(t)
 	w.create(20)
 	h := w.history()
-	network, err := apiserver.NewProxy(w.front.config())
-	w.ok(err)
+	network, err := apiserver.NewProxy(w.front.Config())
+	w.OK(err)
 	t.Cleanup(network.Close)
 	r := w.relay(network.Config(), t.TempDir(), nil)
 	all := w.fleet(10, r.config)
@@ -47,36 +48,28 @@ func testAway(t *testing.T, leave func(*world, *apiserver.Proxy) (back func())) 
 
 	back := leave(w, network)
 	for i := range 20 {
-		w.ok(w.set(t.Context(), fmt.Sprint("l", 5+i), "meanwhile"))
+		w.OK(w.set(t.Context(), fmt.Sprint("l", 5+i), "meanwhile"))
 	}
-	w.ok(w.leases.Delete(t.Context(), "l1", metav1.DeleteOptions{}))
+	w.OK(w.leases.Delete(t.Context(), "l1", metav1.DeleteOptions{}))
 	leases := leasesOf(t, r.config)
-	for begun := time.Now(); time.Since(begun) < away; pass(t.Context(), time.Second) {
+	for begun := time.Now(); time.Since(begun) < away; stage.Pass(t.Context(), time.Second) {
 		list, err := leases.List(t.Context(), metav1.ListOptions{})
-		w.ok(err)
+		w.OK(err)
 		if len(list.Items) != 20 {
 			t.Fatalf("the relay lists %d objects while the API server is away, want 20", len(list.Items))
 		}
 	}
 	watch, err := leases.Watch(t.Context(), metav1.ListOptions{ResourceVersion: "0"})
-	w.ok(err)
+	w.OK(err)
 	for range 20 {
 		if e := <-watch.ResultChan(); e.Type != "ADDED" {
 			t.Fatalf("a new watch brings %v while the API server is away", e)
 		}
 	}
 	back()
-	last := all.await(w)
+	all.check(w, h)
 	watch.Stop()
-	w.await("the history lacks the last change", func() bool { return h.newest() >= last })
-	for i, n := range all {
-		if err := h.check(n.record()); err != nil {
-			t.Errorf("agent %d: %v", i, err)
-		}
-		if again := n.requests.since(before); len(again) > 0 {
-			t.Errorf("agent %d made requests: %v", i, kinds(again))
-		}
-	}
+	all.wantQuiet(w, before)
 	asked := w.front.asked(0)
 	t.Logf("the API server was asked for %v", asked)
 	if slices.ContainsFunc(asked[1:], readsAll) {

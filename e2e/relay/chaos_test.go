@@ -6,6 +6,8 @@ import (
 	"math/rand/v2"
 	"testing"
 	"time"
+
+	"github.com/customcacheinformer/informer/e2e/internal/stage"
 )
 
 var seed = flag.Int64("relay-seed", 0, "seed of the chaos; 0 for a new one each time")
@@ -28,20 +30,19 @@ func TestInformersBehindARelayAreEqualToTheAPIServerAfterChaos(t *testing.T) {
 	behind := w.relay(r.config, "", nil)
 	all := append(w.followers(r.config), w.followers(behind.config)...)
 	stop := w.write(rand.New(rand.NewPCG(uint64(*seed), 2)), objects, 20*time.Millisecond)
-	pause := func(atMost time.Duration) { pass(t.Context(), time.Duration(random.Int64N(int64(atMost)))) }
+	pause := func(atMost time.Duration) { stage.Pass(t.Context(), time.Duration(random.Int64N(int64(atMost)))) }
 	faults := []struct {
 		name string
 		do   func()
 	}{
-		{"connections cut", w.front.cut},
+		{"connections cut", w.front.CloseClientConnections},
 		{"API server away", func() {
-			w.front.away.Store(true)
-			w.front.cut()
+			w.front.Leave()
 			pause(2 * time.Second)
-			w.front.away.Store(false)
+			w.front.Away.Store(false)
 		}},
 		{"versions expired", func() {
-			w.ok(w.server.Expire(t.Context(), leaseKind.GroupVersion().WithResource("leases")))
+			w.OK(w.server.Expire(t.Context(), leaseKind.GroupVersion().WithResource("leases")))
 		}},
 		{"watches late", func() {
 			w.front.late.Lock()
@@ -58,7 +59,7 @@ func TestInformersBehindARelayAreEqualToTheAPIServerAfterChaos(t *testing.T) {
 		fault.do()
 	}
 	stop()
-	w.ok(w.set(t.Context(), "last", fmt.Sprint(*seed)))
+	w.OK(w.set(t.Context(), "last", fmt.Sprint(*seed)))
 	w.awaitEqual(all)
 	t.Logf("%v; the API server was asked for %d things", count, len(w.front.asked(0)))
 }

@@ -14,6 +14,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
+
+	"github.com/customcacheinformer/informer/e2e/internal/stage"
 )
 
 type fleet []*node
@@ -28,7 +30,7 @@ func (w *world) fleet(agents int, config *rest.Config) fleet {
 	var all fleet
 	for len(all) < agents {
 		certificates, err := rest.TLSConfigFor(config)
-		w.ok(err)
+		w.OK(err)
 		transport := &http.Transport{TLSClientConfig: certificates, ForceAttemptHTTP2: true, MaxConnsPerHost: 1}
 		w.Cleanup(transport.CloseIdleConnections)
 		for range min(perConnection, agents-len(all)) {
@@ -42,10 +44,36 @@ func (w *world) fleet(agents int, config *rest.Config) fleet {
 func (f fleet) await(w *world) uint64 {
 	w.Helper()
 	version := w.mark()
-	w.await("an agent is not told the last change", func() bool {
+	w.Await("an agent is not told the last change", func() bool {
 		return !slices.ContainsFunc(f, func(n *node) bool { return !n.has(version) })
 	})
 	return version
+}
+
+// check fails the test unless all agents are told the truth, also of a change that is made now. It returns how
+// often they have listed.
+func (f fleet) check(w *world, h *history) (lists int) {
+	w.Helper()
+	last := f.await(w)
+	w.Await("the history lacks the last change", func() bool { return h.newest() >= last })
+	for i, n := range f {
+		record := n.record()
+		lists += len(record)
+		if err := h.check(record); err != nil {
+			w.Errorf("agent %d: %v", i, err)
+		}
+	}
+	return lists
+}
+
+// wantQuiet fails the test if an agent has made a request since a time.
+func (f fleet) wantQuiet(w *world, since time.Time) {
+	w.Helper()
+	for i, n := range f {
+		if again := n.requests.since(since); len(again) > 0 {
+			w.Errorf("agent %d made requests: %v", i, kinds(again))
+		}
+	}
 }
 
 // mark changes an object, and returns its version.
@@ -53,7 +81,7 @@ func (w *world) mark() uint64 {
 	w.Helper()
 	patch := fmt.Appendf(nil, `{"metadata":{"labels":{"marked":"%d"}}}`, time.Now().UnixNano())
 	lease, err := w.leases.Patch(w.Context(), "l0", types.MergePatchType, patch, metav1.PatchOptions{})
-	w.ok(err)
+	w.OK(err)
 	return number(lease.ResourceVersion)
 }
 
@@ -73,7 +101,7 @@ func (w *world) write(random *rand.Rand, n int, pause time.Duration) (stop func(
 			if err != nil && ctx.Err() == nil && !apierrors.IsNotFound(err) {
 				w.Logf("writing %s: %v", name, err)
 			}
-			pass(ctx, pause)
+			stage.Pass(ctx, pause)
 		}
 	})
 	stop = sync.OnceFunc(func() { cancel(); writing.Wait() })
@@ -91,16 +119,6 @@ func (w *world) set(ctx context.Context, name, value string) error {
 		}}, metav1.CreateOptions{})
 	}
 	return err
-}
-
-// pass waits for the time d, or until ctx ends.
-func pass(ctx context.Context, d time.Duration) {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-ctx.Done():
-	}
 }
 
 // returned tells how the agents came back since a time: when they made their first request that was

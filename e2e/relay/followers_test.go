@@ -44,7 +44,7 @@ func (w *world) followers(config *rest.Config) []follower {
 	return []follower{
 		{"this library's informer", func() []*coordinationv1.Lease {
 			all, err := own.List("", labels.Everything())
-			w.ok(err)
+			w.OK(err)
 			return all
 		}},
 		{"client-go's informer", func() (all []*coordinationv1.Lease) {
@@ -60,7 +60,7 @@ func (w *world) followers(config *rest.Config) []follower {
 func (w *world) truth() contents {
 	w.Helper()
 	list, err := w.leases.List(w.Context(), metav1.ListOptions{})
-	w.ok(err)
+	w.OK(err)
 	var all []*coordinationv1.Lease
 	for i := range list.Items {
 		all = append(all, &list.Items[i])
@@ -73,7 +73,7 @@ func (w *world) awaitEqual(all []follower) {
 	w.Helper()
 	begun, want := time.Now(), w.truth()
 	for _, f := range all {
-		w.await(f.name+" does not become equal to the API server", func() bool {
+		w.Await(f.name+" does not become equal to the API server", func() bool {
 			return maps.Equal(contentsOf(f.list()), want)
 		})
 		w.Logf("%s is equal to the API server after %v", f.name, time.Since(begun).Round(time.Millisecond))

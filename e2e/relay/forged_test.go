@@ -14,10 +14,10 @@ import (
 	authenticationv1 "k8s.io/api/authentication/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	genericoptions "k8s.io/apiserver/pkg/server/options"
-	"k8s.io/client-go/rest"
 
 	"github.com/customcacheinformer/informer/e2e/apiserver"
 	fronts "github.com/customcacheinformer/informer/e2e/internal/front"
+	"github.com/customcacheinformer/informer/e2e/internal/stage"
 	"github.com/customcacheinformer/informer/relay"
 )
 
@@ -48,15 +48,22 @@ func (r *reviews) review(w http.ResponseWriter, request *http.Request) {
 	_ = json.NewEncoder(w).Encode(review) // its status allows nothing
 }
 
-// kubeconfig returns a file that says how to reach the server.
-func (r *reviews) kubeconfig(t *testing.T) string {
+// delegating returns the change of options that has a server answer reviews.
+func delegating(t *testing.T, to *httptest.Server, authenticates bool) func(*relay.Options) {
 	file := filepath.Join(t.TempDir(), "kubeconfig")
-	ca := fronts.Certificate(r.Server)
-	config := &rest.Config{Host: r.URL, TLSClientConfig: rest.TLSClientConfig{CAData: ca}}
-	if err := apiserver.WriteKubeconfig(config, file); err != nil {
+	if err := apiserver.WriteKubeconfig(fronts.ConfigOf(to), file); err != nil {
 		t.Fatal(err)
 	}
-	return file
+	return func(opts *relay.Options) {
+		opts.Authorization = genericoptions.NewDelegatingAuthorizationOptions()
+		opts.Authorization.RemoteKubeConfigFile = file
+		if authenticates {
+			opts.Authentication = genericoptions.NewDelegatingAuthenticationOptions()
+			opts.Authentication.RemoteKubeConfigFile = file
+			opts.Authentication.SkipInClusterLookup = true
+			opts.Authentication.TokenRequestTimeout = 2 * time.Second
+		}
+	}
 }
 
 func TestHeadersMakeNobodyAnotherUser(t *testing.T) {
@@ -65,17 +72,8 @@ func TestHeadersMakeNobodyAnotherUser(t *testing.T) {
 	for name, authenticates := range map[string]bool{"without authentication": false, "with authentication": true} {
 		t.Run(name, func(t *testing.T) {
 			reviews := newReviews(t)
-			file := reviews.kubeconfig(t)
-			w := &world{T: t, server: w.server, front: w.front, leases: w.leases}
-			r := w.relay(w.front.config(), "", func(opts *relay.Options) {
-				opts.Authorization = genericoptions.NewDelegatingAuthorizationOptions()
-				opts.Authorization.RemoteKubeConfigFile = file
-				if authenticates {
-					opts.Authentication = genericoptions.NewDelegatingAuthenticationOptions()
-					opts.Authentication.RemoteKubeConfigFile = file
-					opts.Authentication.SkipInClusterLookup = true
-				}
-			})
+			w := &world{T: stage.T{T: t}, server: w.server, front: w.front, leases: w.leases}
+			r := w.relay(w.front.Config(), "", delegating(t, reviews.Server, authenticates))
 			for _, headers := range [][]string{
 				nil,
 				{"X-Remote-User: admin", "X-Remote-Group: system:masters"},
@@ -119,26 +117,18 @@ func tokens(w http.ResponseWriter, r *http.Request) {
 	_ = json.NewEncoder(w).Encode(review)
 }
 
-// authenticated returns the change of options that has a server answer reviews.
+// authenticated is delegating to a server of its own.
 func authenticated(t *testing.T, handler http.HandlerFunc) func(*relay.Options) {
-	r := &reviews{Server: httptest.NewTLSServer(handler)}
-	t.Cleanup(r.Close)
-	t.Cleanup(r.CloseClientConnections)
-	file := r.kubeconfig(t)
-	return func(opts *relay.Options) {
-		opts.Authorization = genericoptions.NewDelegatingAuthorizationOptions()
-		opts.Authorization.RemoteKubeConfigFile = file
-		opts.Authentication = genericoptions.NewDelegatingAuthenticationOptions()
-		opts.Authentication.RemoteKubeConfigFile = file
-		opts.Authentication.SkipInClusterLookup = true
-		opts.Authentication.TokenRequestTimeout = 2 * time.Second
-	}
+	server := httptest.NewTLSServer(handler)
+	t.Cleanup(server.Close)
+	t.Cleanup(server.CloseClientConnections)
+	return delegating(t, server, true)
 }
 
 func TestAClientImpersonatesOnlyWhomItMay(t *testing.T) {
 	w := newWorld(t)
 	w.create(1)
-	r := w.relay(w.front.config(), "", authenticated(t, tokens))
+	r := w.relay(w.front.Config(), "", authenticated(t, tokens))
 	for _, test := range []struct {
 		headers []string
 		code    int
@@ -167,8 +157,8 @@ func TestReviewsThatFailAreAnsweredInTime(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := &world{T: t, server: w.server, front: w.front, leases: w.leases}
-			r := w.relay(w.front.config(), "", authenticated(t, handler))
+			w := &world{T: stage.T{T: t}, server: w.server, front: w.front, leases: w.leases}
+			r := w.relay(w.front.Config(), "", authenticated(t, handler))
 			for _, path := range []string{leasesPath, leasesPath + "?watch=true"} {
 				begun := time.Now()
 				a := w.send(r.config, rawRequest("GET", path, "Authorization: Bearer agent"))

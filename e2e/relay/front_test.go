@@ -2,111 +2,55 @@ package relay_test
 
 import (
 	"errors"
-	"io"
-	"log"
 	"net/http"
-	"net/http/httptest"
-	"net/http/httputil"
-	"slices"
-	"strings"
 	"sync"
-	"sync/atomic"
-	"testing"
 
 	"k8s.io/client-go/rest"
 
 	fronts "github.com/customcacheinformer/informer/e2e/internal/front"
 )
 
-// front stands before the API server, or before a relay. It keeps its address when the server behind
-// it changes, counts the requests for objects, and can be silent.
+// front stands before the API server, or before a relay.
 type front struct {
-	*httptest.Server
-	backend atomic.Pointer[httputil.ReverseProxy]
-	away    atomic.Bool
-	sent    atomic.Int64 // bytes of answers
-	late    sync.RWMutex // while it is locked, watches bring nothing
-
-	mu       sync.Mutex
-	requests []string
+	*fronts.Gateway
+	late sync.RWMutex // while it is locked, watches bring nothing
 }
 
-func newFront(t *testing.T, to *rest.Config) *front {
-	t.Helper()
+func (w *world) newFront(to *rest.Config) *front {
+	w.Helper()
 	f := &front{}
-	f.Server = httptest.NewUnstartedServer(http.HandlerFunc(f.serve))
-	f.EnableHTTP2 = true
-	f.Config.ErrorLog = log.New(io.Discard, "", 0)
-	f.StartTLS()
-	t.Cleanup(f.Close)
-	f.to(t, to)
+	f.Gateway = fronts.NewGateway("leases", func(pass http.Handler) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			defer func() { // a server that ends a watch has not broken the connection of its client
+				v := recover()
+				if err, _ := v.(error); v != nil && !errors.Is(err, http.ErrAbortHandler) {
+					panic(v)
+				}
+			}()
+			if r.URL.Query().Get("watch") != "" {
+				w = &slow{w, f}
+			}
+			pass.ServeHTTP(w, r)
+		})
+	})
+	w.Cleanup(f.Close)
+	w.OK(f.To(to))
 	return f
 }
 
-// to has the front send requests to another server from now on.
-func (f *front) to(t *testing.T, config *rest.Config) {
-	t.Helper()
-	proxy, err := fronts.ProxyTo(config)
-	if err != nil {
-		t.Fatal(err)
-	}
-	f.backend.Store(proxy)
-}
-
-// cut breaks all connections.
-func (f *front) cut() { f.CloseClientConnections() }
-
-func (f *front) serve(w http.ResponseWriter, r *http.Request) {
-	if f.away.Load() {
-		http.Error(w, "away", http.StatusServiceUnavailable)
-		return
-	}
-	f.note(r)
-	defer func() {
-		v := recover()
-		if err, _ := v.(error); v != nil && !errors.Is(err, http.ErrAbortHandler) {
-			panic(v)
-		}
-	}()
-	f.backend.Load().ServeHTTP(&counted{w, f, r.URL.Query().Get("watch") != ""}, r)
-}
-
-// note keeps a request for objects as text, such as "leases: list" or "leases: watch".
-func (f *front) note(r *http.Request) {
-	parts := strings.Split(r.URL.Path, "/")
-	if !slices.Contains([]string{"leases", "pods", "widgets", "configmaps"}, parts[len(parts)-1]) {
-		return
-	}
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.requests = append(f.requests, parts[len(parts)-1]+": "+fronts.KindOf(r.URL.Query()))
-}
-
 // asked returns the requests for objects after the first n.
-func (f *front) asked(n int) []string {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return slices.Clone(f.requests[n:])
-}
+func (f *front) asked(n int) []string { return f.Asked("", n) }
 
-func (f *front) config() *rest.Config {
-	return &rest.Config{Host: f.URL, QPS: -1, TLSClientConfig: rest.TLSClientConfig{CAData: fronts.Certificate(f.Server), NextProtos: []string{"h2"}}}
-}
-
-type counted struct {
+// slow is an answer that is late if the front is.
+type slow struct {
 	http.ResponseWriter
 	front *front
-	watch bool
 }
 
-func (c *counted) Write(p []byte) (int, error) {
-	if c.watch {
-		c.front.late.RLock()
-		defer c.front.late.RUnlock()
-	}
-	n, err := c.ResponseWriter.Write(p)
-	c.front.sent.Add(int64(n))
-	return n, err
+func (s *slow) Write(p []byte) (int, error) {
+	s.front.late.RLock()
+	defer s.front.late.RUnlock()
+	return s.ResponseWriter.Write(p)
 }
 
-func (c *counted) Unwrap() http.ResponseWriter { return c.ResponseWriter }
+func (s *slow) Unwrap() http.ResponseWriter { return s.ResponseWriter }

@@ -44,10 +44,10 @@ type history struct {
 func (w *world) history() *history {
 	w.Helper()
 	list, err := w.leases.List(w.Context(), metav1.ListOptions{})
-	w.ok(err)
+	w.OK(err)
 	h := &history{first: stateOf(list.Items)}
 	changes, err := w.leases.Watch(context.Background(), metav1.ListOptions{ResourceVersion: list.ResourceVersion})
-	w.ok(err)
+	w.OK(err)
 	var watching sync.WaitGroup
 	var over atomic.Bool
 	watching.Go(func() {

@@ -34,9 +34,9 @@ func (w *world) mover(configs ...*rest.Config) *mover {
 	m := &mover{}
 	for _, config := range configs {
 		at, err := url.Parse(config.Host)
-		w.ok(err)
+		w.OK(err)
 		transport, err := rest.TransportFor(config)
-		w.ok(err)
+		w.OK(err)
 		m.servers = append(m.servers, place{at.Host, transport})
 		w.Cleanup(func() { utilnet.CloseIdleConnectionsFor(transport) })
 	}

@@ -41,7 +41,7 @@ func (w *world) node(config *rest.Config, transport http.RoundTripper) *node {
 	config.ContentType = runtime.ContentTypeProtobuf
 	config.AcceptContentTypes = runtime.ContentTypeProtobuf + "," + runtime.ContentTypeJSON
 	client, err := coordinationclient.NewForConfigAndClient(config, &http.Client{Transport: n.requests})
-	w.ok(err)
+	w.OK(err)
 	reflector := cache.NewReflectorWithOptions(informer.ListWatch(client.Leases("default")), &coordinationv1.Lease{}, n, cache.ReflectorOptions{})
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup

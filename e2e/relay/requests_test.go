@@ -5,12 +5,15 @@ import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
+	"fmt"
 	"io"
 	"net/http"
 	"strings"
 	"time"
 
 	"k8s.io/client-go/rest"
+
+	"github.com/customcacheinformer/informer/e2e/internal/stage"
 )
 
 const leasesPath = "/apis/coordination.k8s.io/v1/namespaces/default/leases"
@@ -24,7 +27,7 @@ func connect(ctx context.Context, config *rest.Config) (*tls.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	return conn.(*tls.Conn), conn.SetDeadline(time.Now().Add(5 * patience)) // some are read last
+	return conn.(*tls.Conn), conn.SetDeadline(time.Now().Add(5 * stage.Patience)) // some are read last
 }
 
 type answer struct {
@@ -58,20 +61,29 @@ func ask(ctx context.Context, config *rest.Config, text string) (a answer, err e
 func (w *world) send(config *rest.Config, text string) answer {
 	w.Helper()
 	a, err := ask(w.Context(), config, text)
-	w.ok(err)
+	w.OK(err)
 	return a
 }
+
+// get reads a path once.
+func (w *world) get(config *rest.Config, path string) answer {
+	w.Helper()
+	return w.send(config, rawRequest("GET", path))
+}
+
+// leasesAt returns the path of all Leases of a version.
+func leasesAt(version uint64) string { return fmt.Sprint(leasesPath, "?resourceVersion=", version) }
 
 // open opens a watch of all Leases that nobody reads yet, with its own connection.
 func (w *world) open(config *rest.Config) *http.Response {
 	w.Helper()
 	conn, err := connect(w.Context(), config)
-	w.ok(err)
+	w.OK(err)
 	w.Cleanup(func() { _ = conn.Close() })
 	_, err = io.WriteString(conn, rawRequest("GET", leasesPath+"?watch=true&resourceVersion=0"))
-	w.ok(err)
+	w.OK(err)
 	a, err := http.ReadResponse(bufio.NewReader(conn), nil)
-	w.ok(err)
+	w.OK(err)
 	return a
 }
 

@@ -2,12 +2,12 @@ package relay_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"path/filepath"
 	"sync"
 	"testing"
-	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -20,43 +20,31 @@ import (
 
 	"github.com/customcacheinformer/informer"
 	"github.com/customcacheinformer/informer/e2e/apiserver"
+	"github.com/customcacheinformer/informer/e2e/internal/stage"
 	"github.com/customcacheinformer/informer/relay"
 	"github.com/customcacheinformer/informer/store"
 	"github.com/customcacheinformer/informer/store/disk"
 )
 
-// patience only detects a hang.
-const patience = 10 * time.Minute
-
 var leaseKind = schema.GroupVersionKind{Group: "coordination.k8s.io", Version: "v1", Kind: "Lease"}
 
 // world is an API server that serves Leases, with a front.
 type world struct {
-	*testing.T
-	dir    string // of etcd's files
-	server *apiserver.Server
+	stage.T
+	server *stage.Server
 	front  *front
 	leases coordinationclient.LeaseInterface // the API server's, without the front
 }
 
 func newWorld(t *testing.T) *world {
 	t.Helper()
-	w := &world{T: t, dir: t.TempDir()}
-	w.serve()
-	t.Cleanup(func() { w.server.Stop() })
-	if _, err := w.server.Install(t.Context(), apiserver.Kind{GroupVersionKind: leaseKind}); err != nil {
-		t.Fatal(err)
-	}
-	w.front = newFront(t, w.server.Config())
+	w := &world{T: stage.T{T: t}}
+	w.server = w.Server()
+	_, err := w.server.Install(t.Context(), apiserver.Kind{GroupVersionKind: leaseKind})
+	w.OK(err)
+	w.leases = leasesOf(w, w.server.Config())
+	w.front = w.newFront(w.server.Config())
 	return w
-}
-
-// serve starts an API server over the files of dir.
-func (w *world) serve() {
-	w.Helper()
-	server, err := apiserver.StartIn(w.Context(), w.dir)
-	w.ok(err)
-	w.server, w.leases = server, leasesOf(w, server.Config())
 }
 
 // leasesOf returns a client for the Leases of a server. The API server of the tests has them as JSON.
@@ -71,23 +59,6 @@ func leasesOf(t testing.TB, config *rest.Config) coordinationclient.LeaseInterfa
 	return client.Leases("default")
 }
 
-func (w *world) ok(err error) {
-	w.Helper()
-	if err != nil {
-		w.Fatal(err)
-	}
-}
-
-// await polls until is returns true: agents and relays are processes of their own.
-func (w *world) await(what string, is func() bool) {
-	w.Helper()
-	for begun := time.Now(); !is(); time.Sleep(10 * time.Millisecond) {
-		if time.Since(begun) > patience {
-			w.Fatal(what)
-		}
-	}
-}
-
 // create creates Leases with names l0, l1 and so on.
 func (w *world) create(n int) {
 	w.Helper()
@@ -95,7 +66,7 @@ func (w *world) create(n int) {
 		_, err := w.leases.Create(w.Context(), &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{
 			Namespace: "default", Name: fmt.Sprint("l", i), Labels: map[string]string{"half": fmt.Sprint(i % 2)},
 		}}, metav1.CreateOptions{})
-		w.ok(err)
+		w.OK(err)
 	}
 }
 
@@ -111,37 +82,27 @@ type relayed struct {
 func (w *world) relay(upstream *rest.Config, dir string, change func(*relay.Options)) *relayed {
 	w.Helper()
 	r := w.start(upstream, dir, change)
-	w.await("the relay does not become ready", func() bool { return r.Ready() == nil })
+	w.Await("the relay does not become ready", func() bool { return r.Ready() == nil })
 	return r
 }
 
 func (w *world) start(upstream *rest.Config, dir string, change func(*relay.Options)) *relayed {
 	w.Helper()
 	resource, closeStore, err := leaseResource(dir)
-	w.ok(err)
+	w.OK(err)
 	opts := relay.Options{Upstream: upstream, Resources: []relay.Resource{resource}}
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	w.ok(err)
+	w.OK(err)
 	certificate, key, err := cert.GenerateSelfSignedCertKey("127.0.0.1", nil, nil)
-	w.ok(err)
+	w.OK(err)
 	opts.Serving, err = servingOn(listener, certificate, key)
-	w.ok(err)
+	w.OK(err)
 	if change != nil {
 		change(&opts)
 	}
 	r, err := relay.New(opts)
-	w.ok(err)
-	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan error, 1)
-	go func() { done <- r.Run(ctx) }()
-	stop := sync.OnceFunc(func() {
-		cancel()
-		if err := <-done; err != nil {
-			w.Errorf("Run of the relay: %v", err)
-		}
-		w.ok(closeStore())
-	})
-	w.Cleanup(stop)
+	w.OK(err)
+	stop := w.run("the relay", func(ctx context.Context) error { return errors.Join(r.Run(ctx), closeStore()) })
 	return &relayed{r, &rest.Config{
 		Host: "https://" + listener.Addr().String(), QPS: -1,
 		TLSClientConfig: rest.TLSClientConfig{CAData: certificate},
@@ -185,16 +146,21 @@ func (w *world) agent(config *rest.Config, name string) *agent {
 	inf, err := informer.New(leasesOf(w, config), informer.Options[*coordinationv1.Lease]{
 		Name: name, ErrorHandler: func(_ context.Context, err error) { w.Logf("%s: %v", name, err) },
 	})
-	w.ok(err)
+	w.OK(err)
+	return &agent{inf, w.run(name, inf.Run)}
+}
+
+// run calls f, whose ctx ends with the test, or when stop is called. stop returns when f has returned.
+func (w *world) run(name string, f func(context.Context) error) (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
-	go func() { done <- inf.Run(ctx) }()
-	stop := sync.OnceFunc(func() {
+	go func() { done <- f(ctx) }()
+	stop = sync.OnceFunc(func() {
 		cancel()
 		if err := <-done; err != nil {
-			w.Errorf("Run of %s: %v", name, err)
+			w.Errorf("%s: %v", name, err)
 		}
 	})
 	w.Cleanup(stop)
-	return &agent{inf, stop}
+	return stop
 }
