@@ -4,12 +4,12 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"log"
 	"os"
 	"testing"
 	"time"
 
 	"github.com/customcacheinformer/informer/e2e/apiserver"
+	"github.com/customcacheinformer/informer/e2e/internal/stage"
 	"github.com/customcacheinformer/informer/internal/lab"
 )
 
@@ -23,13 +23,7 @@ var (
 )
 
 func TestMain(m *testing.M) {
-	// By default a client probes a connection that has been silent for 30 s, and gives it up
-	// 15 s later.
-	for name, seconds := range map[string]string{"HTTP2_READ_IDLE_TIMEOUT_SECONDS": "3", "HTTP2_PING_TIMEOUT_SECONDS": "2"} {
-		if err := os.Setenv(name, seconds); err != nil {
-			log.Fatal(err)
-		}
-	}
+	stage.NoticeSilence()
 	lab.Roles{"apiserver": lab.RoleOf(serve)}.Play()
 	os.Exit(apiserver.ExitCode(m.Run()))
 }

@@ -14,6 +14,7 @@ import (
 	"k8s.io/client-go/util/cert"
 
 	"github.com/customcacheinformer/informer/e2e/apiserver"
+	fronts "github.com/customcacheinformer/informer/e2e/internal/front"
 	"github.com/customcacheinformer/informer/e2e/internal/process"
 	"github.com/customcacheinformer/informer/e2e/internal/stage"
 	"github.com/customcacheinformer/informer/relay"
@@ -44,7 +45,7 @@ func serveProcess(s settings) error {
 		return err
 	}
 	opts := relay.Options{Upstream: s.Upstream.Config(), Resources: []relay.Resource{resource}}
-	if opts.Serving, err = servingOn(listener, s.Certificate, s.Key); err != nil {
+	if opts.Serving, err = fronts.Serving(listener, s.Certificate, s.Key); err != nil {
 		return err
 	}
 	r, err := relay.New(opts)

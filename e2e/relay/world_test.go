@@ -12,14 +12,13 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apiserver/pkg/server/dynamiccertificates"
-	genericoptions "k8s.io/apiserver/pkg/server/options"
 	coordinationclient "k8s.io/client-go/kubernetes/typed/coordination/v1"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/util/cert"
 
 	"github.com/customcacheinformer/informer"
 	"github.com/customcacheinformer/informer/e2e/apiserver"
+	fronts "github.com/customcacheinformer/informer/e2e/internal/front"
 	"github.com/customcacheinformer/informer/e2e/internal/stage"
 	"github.com/customcacheinformer/informer/relay"
 	"github.com/customcacheinformer/informer/store"
@@ -95,7 +94,7 @@ func (w *world) start(upstream *rest.Config, dir string, change func(*relay.Opti
 	w.OK(err)
 	certificate, key, err := cert.GenerateSelfSignedCertKey("127.0.0.1", nil, nil)
 	w.OK(err)
-	opts.Serving, err = servingOn(listener, certificate, key)
+	opts.Serving, err = fronts.Serving(listener, certificate, key)
 	w.OK(err)
 	if change != nil {
 		change(&opts)
@@ -104,8 +103,7 @@ func (w *world) start(upstream *rest.Config, dir string, change func(*relay.Opti
 	w.OK(err)
 	stop := w.run("the relay", func(ctx context.Context) error { return errors.Join(r.Run(ctx), closeStore()) })
 	return &relayed{r, &rest.Config{
-		Host: "https://" + listener.Addr().String(), QPS: -1,
-		TLSClientConfig: rest.TLSClientConfig{CAData: certificate},
+		Host: "https://" + listener.Addr().String(), QPS: -1, TLSClientConfig: rest.TLSClientConfig{CAData: certificate},
 	}, stop}
 }
 
@@ -122,17 +120,6 @@ func leaseResource(dir string) (relay.Resource, func() error, error) {
 	}
 	resource.Store = store
 	return resource, store.Close, nil
-}
-
-// servingOn returns the options of a relay that has the certificate and is reached through listener.
-func servingOn(listener net.Listener, certificate, key []byte) (*genericoptions.SecureServingOptionsWithLoopback, error) {
-	serving, err := dynamiccertificates.NewStaticCertKeyContent("serving", certificate, key)
-	if err != nil {
-		return nil, err
-	}
-	return (&genericoptions.SecureServingOptions{
-		Listener: listener, BindAddress: net.ParseIP("127.0.0.1"), ServerCert: genericoptions.GeneratableKeyCert{GeneratedCert: serving},
-	}).WithLoopback(), nil
 }
 
 type agent struct {

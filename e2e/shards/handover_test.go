@@ -3,8 +3,11 @@ package shards_test
 import (
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
+
+	"github.com/customcacheinformer/informer/e2e/internal/stage"
 )
 
 func TestAHandoverWaitsForCallsThatIgnoreTheirContext(t *testing.T) {
@@ -18,7 +21,7 @@ func TestAHandoverWaitsForCallsThatIgnoreTheirContext(t *testing.T) {
 		leaving bool
 	}{
 		{"a replica joins", func() { w.start() }, false},
-		{"the replica leaves", func() { w.ok(a.terminate()) }, true},
+		{"the replica leaves", func() { w.OK(a.Signal(syscall.SIGTERM)) }, true},
 	} {
 		if how.leaving && testing.Short() {
 			break
@@ -34,11 +37,11 @@ func TestAHandoverWaitsForCallsThatIgnoreTheirContext(t *testing.T) {
 		how.move()
 		w.drains(a, stubborn, how.leaving)
 		for _, c := range stubborn {
-			if !w.recorder.until(t, func() bool { return !c.ended.IsZero() }) {
+			if !w.recorder.until(func() bool { return !c.ended.IsZero() }) {
 				t.Fatalf("the call %v does not end", c)
 			}
 		}
-		if !w.recorder.until(t, func() bool { return w.handedOver(stubborn) > 0 }) {
+		if !w.recorder.until(func() bool { return w.handedOver(stubborn) > 0 }) {
 			t.Fatal("no bucket of a call that ignores its ctx was handed over")
 		}
 		if how.leaving {
@@ -81,7 +84,7 @@ func (w *world) stubbornCalls() (calls []*call) {
 func (w *world) drains(r *remote, calls []*call, leaving bool) {
 	w.Helper()
 	over := time.After(lease)
-	draining := w.recorder.until(w.T, func() bool {
+	draining := w.recorder.until(func() bool {
 		select {
 		case <-over:
 			over = nil
@@ -140,7 +143,7 @@ func TestTheRecorderNoticesAReplicaThatIgnoresTheEndOfItsSession(t *testing.T) {
 	a := w.start()
 	w.start()
 	w.settle()
-	w.order(a, slices.Repeat([]order{{For: 20 * time.Millisecond, Stubborn: true, Deaf: patience}}, w.common.Workers)...)
+	w.order(a, slices.Repeat([]order{{For: 20 * time.Millisecond, Stubborn: true, Deaf: stage.Patience}}, w.common.Workers)...)
 	w.cut(a)
 	var v verdict
 	w.await("the recorder notices nothing", func() bool {

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"testing"
 	"time"
+
+	"github.com/customcacheinformer/informer/e2e/internal/stage"
 )
 
 func TestHistories(t *testing.T) {
@@ -82,7 +84,7 @@ func playHistory(t *testing.T, seed int64, length int) *world {
 		if w.random.IntN(3) > 0 {
 			w.settle()
 		} else {
-			pass(w.ctx, w.upTo(time.Second))
+			stage.Pass(w.ctx, w.upTo(time.Second))
 		}
 	}
 	w.finish(needs[rough])
@@ -107,7 +109,7 @@ func (w *world) finish(rough bool) {
 			m, d, u := tr.missed(w.recorder, kind, w.mayMiss)
 			missed, deaths, unknown = append(missed, m...), deaths+d, unknown+u
 		}
-		if time.Since(stopped) > patience/2 && len(missed) > 0 {
+		if time.Since(stopped) > stage.Patience/2 && len(missed) > 0 {
 			w.Fatalf("%d were not reconciled: %q", len(missed), missed[:min(5, len(missed))])
 		}
 		return len(missed) == 0
@@ -173,7 +175,7 @@ const unsure = 5 * lease
 // apart waits until each object is in the caches of exactly one replica.
 func (w *world) apart() {
 	w.Helper()
-	ok := w.recorder.until(w.T, func() bool {
+	ok := w.recorder.until(func() bool {
 		var have [kinds]int
 		for name := range w.replicas {
 			for kind, n := range w.recorder.health[name].Objects {

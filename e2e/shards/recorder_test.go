@@ -6,8 +6,9 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"sync"
-	"testing"
 	"time"
+
+	"github.com/customcacheinformer/informer/e2e/internal/stage"
 )
 
 // recorder is told of all calls.
@@ -229,14 +230,13 @@ func (r *recorder) resumes(replica string) {
 }
 
 // until waits until there returns true, and reports whether it does. The recorder is locked then.
-func (r *recorder) until(t *testing.T, there func() bool) bool {
-	t.Helper()
+func (r *recorder) until(there func() bool) bool {
 	look := func() (bool, <-chan struct{}) {
 		r.mu.Lock()
 		defer r.mu.Unlock() // also when there ends the test
 		return there(), r.told
 	}
-	late := time.After(patience)
+	late := time.After(stage.Patience)
 	for {
 		ok, told := look()
 		if ok {

@@ -2,24 +2,18 @@ package shards_test
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
-	"io"
-	"os"
-	"os/exec"
-	"strings"
 	"syscall"
 
 	"github.com/customcacheinformer/informer/e2e/apiserver"
 	"github.com/customcacheinformer/informer/e2e/internal/process"
+	"github.com/customcacheinformer/informer/e2e/internal/stage"
 )
 
 // remote is a replica as the test sees it.
 type remote struct {
 	*process.Process
 	name            string
-	cmd             *exec.Cmd
-	in              io.WriteCloser
 	leases, objects *apiserver.Proxy
 	able            bool // not stopped, and not cut off
 }
@@ -30,37 +24,23 @@ func (w *world) start() *remote {
 	w.started++
 	r := &remote{name: fmt.Sprint("r", w.started), able: true}
 	var err error
-	r.leases, err = apiserver.NewProxy(w.front.config())
-	w.ok(err)
-	r.objects, err = apiserver.NewProxy(w.front.config())
-	w.ok(err)
+	r.leases, err = apiserver.NewProxy(w.front.Config())
+	w.OK(err)
+	r.objects, err = apiserver.NewProxy(w.front.Config())
+	w.OK(err)
 	s := w.common
-	s.Name = r.name
-	s.Leases = address{Host: r.leases.Config().Host, CA: r.leases.Config().CAData}
-	s.Objects = address{Host: r.objects.Config().Host, CA: r.objects.Config().CAData}
-	text, err := json.Marshal(s)
-	w.ok(err)
-	program, err := os.Executable()
-	w.ok(err)
-	r.cmd = exec.Command(program)
-	r.cmd.Env = append(os.Environ(), replicaVariable+"="+string(text))
-	r.in, err = r.cmd.StdinPipe()
-	w.ok(err)
-	r.Process, err = process.Start(r.cmd)
-	w.ok(err)
+	s.Name, s.Leases, s.Objects = r.name, process.AddressOf(r.leases.Config()), process.AddressOf(r.objects.Config())
+	r.Process, err = process.Self("replica", s, nil)
+	w.OK(err)
 	w.replicas[r.name] = r
 	w.owners.set(r.name, true)
 	w.note("%s: started", r.name)
 	return r
 }
 
-// terminate asks the process to end, and does not wait.
-func (r *remote) terminate() error { return r.cmd.Process.Signal(syscall.SIGTERM) }
-
 // end ends the process of a replica, and what belongs to it.
 func (r *remote) end() {
 	r.Kill()
-	_ = r.in.Close()
 	r.leases.Close()
 	r.objects.Close()
 }
@@ -72,8 +52,8 @@ func (w *world) gone(r *remote) {
 	r.end()
 	calls := w.recorder.killed(r.name)
 	w.note("%s: has ended, with %d calls open", r.name, calls)
-	if text := r.Log.String(); strings.Contains(text, "DATA RACE") || strings.Contains(text, "panic:") {
-		w.Errorf("%s says:\n%s", r.name, text)
+	if err := r.Crashed(); err != nil {
+		w.Errorf("%s: %v", r.name, err)
 	}
 	w.note("%s said:\n%s", r.name, r.Log)
 	delete(w.replicas, r.name)
@@ -83,9 +63,9 @@ func (w *world) gone(r *remote) {
 func (w *world) leave(r *remote) {
 	w.Helper()
 	w.note("%s: SIGTERM", r.name)
-	ctx, cancel := context.WithTimeout(w.ctx, patience)
+	ctx, cancel := context.WithTimeout(w.ctx, stage.Patience)
 	defer cancel()
-	w.ok(r.Stop(ctx))
+	w.OK(r.Stop(ctx))
 	if w.recorder.killed(r.name) > 0 {
 		w.Errorf("%s has ended while calls were under way", r.name)
 	}
@@ -104,7 +84,7 @@ func (w *world) kill(r *remote) {
 func (w *world) suspend(r *remote) {
 	w.order(r, order{For: lease})
 	w.suspended++
-	w.ok(r.Pause(w.ctx))
+	w.OK(r.Pause(w.ctx))
 	r.able = false
 	w.owners.set(r.name, false)
 	w.note("%s: SIGSTOP, with %d calls", r.name, w.recorder.stopped(r.name))
@@ -113,7 +93,7 @@ func (w *world) suspend(r *remote) {
 func (w *world) resume(r *remote) {
 	w.note("%s: SIGCONT", r.name)
 	w.recorder.resumes(r.name)
-	w.ok(r.cmd.Process.Signal(syscall.SIGCONT))
+	w.OK(r.Signal(syscall.SIGCONT))
 	r.able = true
 	w.owners.set(r.name, true)
 }
@@ -133,8 +113,8 @@ func (w *world) cut(r *remote) {
 
 func (w *world) heal(r *remote) {
 	w.note("%s: not cut off any more", r.name)
-	w.ok(r.leases.Allow())
-	w.ok(r.objects.Allow())
+	w.OK(r.leases.Allow())
+	w.OK(r.objects.Allow())
 	r.able = true
 	w.owners.set(r.name, true)
 }

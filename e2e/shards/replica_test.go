@@ -24,23 +24,20 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/dynamic"
 	coordination "k8s.io/client-go/kubernetes/typed/coordination/v1"
-	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/customcacheinformer/informer"
+	"github.com/customcacheinformer/informer/e2e/internal/process"
 	"github.com/customcacheinformer/informer/enqueue"
 	"github.com/customcacheinformer/informer/shards"
 )
 
 type object = *unstructured.Unstructured
 
-// replicaVariable has the settings of a process that is a replica.
-const replicaVariable = "SHARDS_REPLICA"
-
 type settings struct {
 	Name            string
 	Recorder        string
-	Leases, Objects address // the ways to the API server
+	Leases, Objects process.Address // the ways to the API server
 	Widgets         schema.GroupVersionResource
 	Gadgets         schema.GroupVersionResource
 	Reads           bool // Options.Reads has the gadgets; otherwise they are a source
@@ -48,19 +45,6 @@ type settings struct {
 	Workers         int
 	DrainTimeout    time.Duration
 	Skew            time.Duration
-}
-
-// address is how to reach an API server.
-type address struct {
-	Host, Token string
-	CA          []byte
-}
-
-func (a address) config() *rest.Config {
-	return &rest.Config{
-		Host: a.Host, BearerToken: a.Token, TLSClientConfig: rest.TLSClientConfig{CAData: a.CA}, QPS: -1,
-		ContentConfig: rest.ContentConfig{ContentType: "application/json"}, // the server has a stand-in for Leases
-	}
 }
 
 // replica is what a process has that is one.
@@ -74,11 +58,8 @@ type replica struct {
 }
 
 // replicate is a replica until SIGTERM.
-func replicate(text string) error {
-	r := &replica{client: &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 64}}}
-	if err := json.Unmarshal([]byte(text), &r.settings); err != nil {
-		return err
-	}
+func replicate(s settings) error {
+	r := &replica{settings: s, client: &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 64}}}
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer stop()
 	if err := r.build(); err != nil {
@@ -90,11 +71,11 @@ func replicate(text string) error {
 }
 
 func (r *replica) build() error {
-	leases, err := coordination.NewForConfig(r.Leases.config())
+	leases, err := coordination.NewForConfig(r.Leases.Config())
 	if err != nil {
 		return err
 	}
-	objects, err := dynamic.NewForConfig(r.Objects.config())
+	objects, err := dynamic.NewForConfig(r.Objects.Config())
 	if err != nil {
 		return err
 	}

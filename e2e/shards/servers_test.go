@@ -1,30 +1,20 @@
 package shards_test
 
 import (
-	"bufio"
 	"context"
-	"encoding/json"
 	"fmt"
-	"io"
-	"os"
-	"os/exec"
 	"testing"
 	"time"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
 
-	"github.com/customcacheinformer/informer/e2e/apiserver"
 	"github.com/customcacheinformer/informer/e2e/internal/process"
+	"github.com/customcacheinformer/informer/e2e/internal/stage"
 )
 
 // A world has one API server that selects by shards, in the test's process, and may have another one
 // beside it that does not.
-
-// besideVariable has the address of the etcd for a process that is the other API server.
-const besideVariable = "SHARDS_APISERVER"
 
 // serving says which API servers answer.
 type serving string
@@ -35,75 +25,29 @@ const (
 	either  serving = "either"  // both, in turn
 )
 
-// serveBeside is an API server until the standard input ends.
-func serveBeside(storage string) error {
-	server, err := apiserver.StartBeside(context.Background(), storage)
-	if err != nil {
-		return err
-	}
-	defer server.Stop()
-	config := server.Config()
-	text, err := json.Marshal(address{config.Host, config.BearerToken, config.CAData})
-	if err != nil {
-		return err
-	}
-	fmt.Println(string(text))
-	_, err = io.Copy(io.Discard, os.Stdin)
-	return err
-}
-
-// beside is the other API server.
-type beside struct {
-	*process.Process
-	in     io.Closer
-	config *rest.Config
-}
-
 // startBeside starts the other API server, and waits until it serves the resources.
 func (w *world) startBeside() {
 	w.Helper()
-	program, err := os.Executable()
-	w.ok(err)
-	cmd := exec.Command(program)
-	cmd.Env = append(os.Environ(), besideVariable+"="+w.server.Storage())
-	out, err := cmd.StdoutPipe()
-	w.ok(err)
-	in, err := cmd.StdinPipe()
-	w.ok(err)
-	started, err := process.Start(cmd)
-	w.ok(err)
-	w.beside = &beside{Process: started, in: in}
-	text, err := bufio.NewReader(out).ReadBytes('\n')
-	if err != nil {
-		w.Fatalf("the other API server says nothing: %v\n%s", err, started.Log)
-	}
-	var at address
-	w.ok(json.Unmarshal(text, &at))
-	w.beside.config = at.config()
-	client, err := dynamic.NewForConfig(w.beside.config)
-	w.ok(err)
+	var err error
+	w.beside, w.other, err = process.StartServer(context.Background(), "apiserver", w.server.Storage())
+	w.OK(err)
+	client, err := dynamic.NewForConfig(w.other)
+	w.OK(err)
 	w.awaitResources(client)
 }
 
 // stopBeside stops the other API server, if there is one.
 func (w *world) stopBeside() {
-	if w.beside == nil {
-		return
+	if w.beside != nil {
+		w.OK(w.beside.End())
 	}
-	_ = w.beside.in.Close()
-	<-w.beside.Ended()
 	w.beside = nil
 }
 
 // awaitResources waits until an API server serves the resources.
 func (w *world) awaitResources(client dynamic.Interface) {
 	w.Helper()
-	for _, resource := range []schema.GroupVersionResource{w.common.Widgets, w.common.Gadgets, leaseKind.GroupVersion().WithResource("leases")} {
-		w.await("the server serves no "+resource.Resource, func() bool {
-			_, err := client.Resource(resource).List(w.ctx, metav1.ListOptions{Limit: 1, ResourceVersion: "0"})
-			return err == nil
-		})
-	}
+	w.AwaitServed(client, w.common.Widgets, w.common.Gadgets, leaseKind.GroupVersion().WithResource("leases"))
 }
 
 // serveBy has these API servers answer from now on. All connections break.
@@ -126,9 +70,9 @@ func (w *world) lead() {
 		configs = append(configs, w.server.Config())
 	}
 	if w.by != served {
-		configs = append(configs, w.beside.config)
+		configs = append(configs, w.other)
 	}
-	w.ok(w.front.lead(configs...))
+	w.OK(w.front.To(configs...))
 }
 
 // TestTheAPIServerSelectsOrDoesNot has replicas that cache their own objects alone read from an API server
@@ -151,7 +95,7 @@ func TestTheAPIServerSelectsOrDoesNot(t *testing.T) {
 		w.await(fmt.Sprintf("Health does not show that the selector is %s", by), func() bool { return w.allShow(by) })
 		shown := time.Since(begun)
 		for come := by == served; come == (by == served); {
-			if time.Since(begun) > patience {
+			if time.Since(begun) > stage.Patience {
 				w.Fatalf("the selector is %s, and objects of other replicas come: %v", by, come)
 			}
 			from, ticked := w.foreign(), ticks.Load()

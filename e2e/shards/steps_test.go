@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"slices"
 	"time"
+
+	"github.com/customcacheinformer/informer/e2e/internal/stage"
 )
 
 // step is a part of a history.
@@ -58,8 +60,8 @@ var steps = []step{
 		}
 		r := w.any()
 		w.note("%s: its clock is wrong by %v", r.name, by)
-		_, err := fmt.Fprintf(r.in, "skew %v\n", by)
-		w.ok(err)
+		_, err := fmt.Fprintf(r.In, "skew %v\n", by)
+		w.OK(err)
 		w.change()
 	}},
 	{"slow cache", nothing, func(w *world) {
@@ -70,7 +72,7 @@ var steps = []step{
 		w.note("%s: its objects come late", r.name)
 		const late = 3 * time.Second / 2
 		r.objects.Slow(late, 0)
-		pass(w.ctx, late) // others see changes now that it does not see when it gets their buckets
+		stage.Pass(w.ctx, late) // others see changes now that it does not see when it gets their buckets
 		others := slices.DeleteFunc(w.able(), func(name string) bool { return name == r.name })
 		w.leave(w.replicas[others[w.random.IntN(len(others))]])
 		w.settle()
@@ -189,7 +191,7 @@ func (w *world) stubborn(r *remote, d time.Duration) {
 func (w *world) order(r *remote, orders ...order) {
 	w.Helper()
 	w.recorder.expect(r.name, orders...)
-	if !w.recorder.until(w.T, func() bool { return len(w.recorder.orders[r.name]) == 0 }) {
+	if !w.recorder.until(func() bool { return len(w.recorder.orders[r.name]) == 0 }) {
 		w.Fatalf("%s makes no calls", r.name)
 	}
 }

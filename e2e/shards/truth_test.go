@@ -17,6 +17,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/dynamic"
+
+	"github.com/customcacheinformer/informer/e2e/internal/stage"
 )
 
 // The kinds of objects that a call reads. A call for a key reads the object of that name of each.
@@ -41,14 +43,14 @@ func spaceOf(name string) string {
 // it tells all objects at once.
 func follow(ctx context.Context, client dynamic.ResourceInterface, listed func(*unstructured.UnstructuredList), changed func(obj object, deleted bool)) {
 	const pause = 20 * time.Millisecond
-	for ; ctx.Err() == nil; pass(ctx, pause) {
+	for ; ctx.Err() == nil; stage.Pass(ctx, pause) {
 		list, err := client.List(ctx, metav1.ListOptions{})
 		if err != nil {
 			continue
 		}
 		listed(list)
 		rv := list.GetResourceVersion()
-		for ; rv != ""; pass(ctx, pause) {
+		for ; rv != ""; stage.Pass(ctx, pause) {
 			w, err := client.Watch(ctx, metav1.ListOptions{ResourceVersion: rv, AllowWatchBookmarks: true})
 			if apierrors.IsResourceExpired(err) || apierrors.IsGone(err) || ctx.Err() != nil {
 				break
@@ -273,7 +275,7 @@ var ticks atomic.Int64
 
 func (w *writer) write(ctx context.Context, every time.Duration) {
 	var once []string // names that are used once: no later object makes up for a delete that is missed
-	for n := 0; pass(ctx, every); n++ {
+	for n := 0; stage.Pass(ctx, every); n++ {
 		if w.random.IntN(4) == 0 {
 			name := fmt.Sprintf("once-%d-%d", w.part, n)
 			w.put(ctx, name)

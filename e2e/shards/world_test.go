@@ -17,19 +17,22 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/rest"
 
 	"github.com/customcacheinformer/informer/e2e/apiserver"
+	"github.com/customcacheinformer/informer/e2e/internal/stage"
+	"github.com/customcacheinformer/informer/internal/lab"
 )
 
 // world is an API server, the replicas, those who write objects, and those who watch all that.
 type world struct {
-	*testing.T
+	stage.T
 	ctx      context.Context // ends with the test
 	begun    time.Time
 	random   *rand.Rand
-	dir      string
-	server   *apiserver.Server
-	beside   *beside // nil if there is none
+	server   *stage.Server
+	beside   *lab.Child   // the other API server; nil if there is none
+	other    *rest.Config // of it
 	by       serving
 	front    *front
 	client   dynamic.Interface
@@ -60,7 +63,7 @@ var leaseKind = schema.GroupVersionKind{Group: "coordination.k8s.io", Version: "
 
 func newWorld(t *testing.T, seed int64) *world {
 	w := &world{
-		T: t, begun: time.Now(), by: served, random: rand.New(rand.NewPCG(uint64(seed), 1)), dir: t.TempDir(),
+		T: stage.T{T: t}, begun: time.Now(), by: served, random: rand.New(rand.NewPCG(uint64(seed), 1)),
 		replicas: map[string]*remote{}, front: newFront(), recorder: newRecorder(rand.New(rand.NewPCG(uint64(seed), 2))),
 		common: settings{Workers: 6, DrainTimeout: 2 * time.Second},
 	}
@@ -69,6 +72,9 @@ func newWorld(t *testing.T, seed int64) *world {
 	ctx, cancel := context.WithCancel(context.Background())
 	w.ctx = ctx
 	var watching sync.WaitGroup
+	t.Cleanup(w.front.Close)
+	t.Cleanup(w.recorder.Close)
+	w.server = w.Server()
 	t.Cleanup(func() {
 		if t.Failed() {
 			w.print()
@@ -80,23 +86,18 @@ func newWorld(t *testing.T, seed int64) *world {
 			r.end()
 		}
 		w.stopBeside()
-		if w.server != nil {
-			w.server.Stop()
-		}
-		w.front.Close()
-		w.recorder.Close()
 	})
-	w.serve()
+	w.lead()
 	var gvrs [kinds + 1]schema.GroupVersionResource
 	for n, kind := range append(slices.Clone(resources[:]), leaseKind) {
 		var err error
 		gvrs[n], err = w.server.Install(ctx, apiserver.Kind{GroupVersionKind: kind})
-		w.ok(err)
+		w.OK(err)
 	}
 	w.common.Widgets, w.common.Gadgets, w.common.Recorder = gvrs[widgets], gvrs[gadgets], w.recorder.URL
 	var err error
-	w.client, err = dynamic.NewForConfig(w.front.config())
-	w.ok(err)
+	w.client, err = dynamic.NewForConfig(w.front.Config())
+	w.OK(err)
 	for kind := range kinds {
 		w.truths[kind] = newTruth()
 		watching.Go(func() {
@@ -110,14 +111,6 @@ func newWorld(t *testing.T, seed int64) *world {
 	watching.Go(w.probe)
 	w.write()
 	return w
-}
-
-// ok fails the test at once if err is not nil.
-func (w *world) ok(err error) {
-	w.Helper()
-	if err != nil {
-		w.Fatal(err)
-	}
 }
 
 // note keeps a line that is printed if the test fails.
@@ -141,7 +134,7 @@ func (w *world) print() {
 
 // watchClock looks at the owners, and notes when this process was not run for a while.
 func (w *world) watchClock() {
-	for last := time.Now(); pass(w.ctx, 20*time.Millisecond); last = time.Now() {
+	for last := time.Now(); stage.Pass(w.ctx, 20*time.Millisecond); last = time.Now() {
 		if now := time.Now(); now.Sub(last) > longPause {
 			w.recorder.report(report{From: last.UnixNano(), To: now.UnixNano()})
 			w.note("the test was not run for %v", now.Sub(last))
@@ -156,7 +149,7 @@ func (w *world) probe() {
 	obj := &unstructured.Unstructured{}
 	obj.SetGroupVersionKind(leaseKind)
 	obj.SetName("probe")
-	for n := int64(0); pass(w.ctx, 50*time.Millisecond); n++ {
+	for n := int64(0); stage.Pass(w.ctx, 50*time.Millisecond); n++ {
 		ctx, cancel := context.WithTimeout(w.ctx, lease)
 		w.owners.probe(true)
 		_, err := client.Patch(ctx, "probe", types.MergePatchType, fmt.Appendf(nil, `{"spec":{"leaseTransitions":%d}}`, n), metav1.PatchOptions{})
@@ -168,24 +161,15 @@ func (w *world) probe() {
 	}
 }
 
-// serve starts a server over the files in dir.
-func (w *world) serve() {
-	server, err := apiserver.StartIn(w.ctx, w.dir)
-	w.ok(err)
-	w.server = server
-	if w.by != served {
-		w.startBeside()
-	}
-	w.lead()
-}
-
 // restart restarts the API server. It is down for some time at least.
 func (w *world) restart(down time.Duration) {
 	w.owners.serving(false)
 	w.stopBeside()
-	w.server.Stop()
-	pass(w.ctx, down)
-	w.serve()
+	w.server.Restart(func() { stage.Pass(w.ctx, down) })
+	if w.by != served {
+		w.startBeside()
+	}
+	w.lead()
 	w.awaitResources(w.client)
 	w.owners.serving(true)
 }
@@ -208,13 +192,10 @@ func (w *world) write() {
 	}
 }
 
-// await polls until there returns true. It fails the test with late if that takes too long.
+// await is like Await, but fails the test if a replica has ended by itself.
 func (w *world) await(late string, there func() bool) {
 	w.Helper()
-	for deadline := time.Now().Add(patience); !there(); pass(w.ctx, 20*time.Millisecond) {
-		if time.Now().After(deadline) {
-			w.Fatal(late)
-		}
+	w.Await(late, func() bool {
 		for _, r := range w.replicas {
 			select {
 			case <-r.Ended():
@@ -222,7 +203,8 @@ func (w *world) await(late string, there func() bool) {
 			default:
 			}
 		}
-	}
+		return there()
+	})
 }
 
 // able returns the names of the replicas that could work.

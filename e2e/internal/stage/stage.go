@@ -3,6 +3,7 @@ package stage
 
 import (
 	"context"
+	"os"
 	"testing"
 	"time"
 
@@ -44,6 +45,16 @@ func (t T) AwaitServed(client dynamic.Interface, resources ...schema.GroupVersio
 			_, err := client.Resource(resource).List(context.Background(), metav1.ListOptions{Limit: 1})
 			return err == nil
 		})
+	}
+}
+
+// NoticeSilence has the clients of this process, and of those that it starts, give up a silent connection after five
+// seconds. By default they probe one that has been silent for 30 s, and give it up 15 s later.
+func NoticeSilence() {
+	for name, seconds := range map[string]string{"HTTP2_READ_IDLE_TIMEOUT_SECONDS": "3", "HTTP2_PING_TIMEOUT_SECONDS": "2"} {
+		if err := os.Setenv(name, seconds); err != nil {
+			panic(err)
+		}
 	}
 }
 

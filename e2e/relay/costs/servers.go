@@ -9,12 +9,12 @@ import (
 	"path/filepath"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apiserver/pkg/server/dynamiccertificates"
-	genericoptions "k8s.io/apiserver/pkg/server/options"
 	"k8s.io/client-go/util/cert"
 	"k8s.io/component-base/metrics/legacyregistry"
 
 	"github.com/customcacheinformer/informer/e2e/apiserver"
+	"github.com/customcacheinformer/informer/e2e/internal/front"
+	"github.com/customcacheinformer/informer/e2e/internal/process"
 	"github.com/customcacheinformer/informer/internal/lab"
 	"github.com/customcacheinformer/informer/relay"
 	"github.com/customcacheinformer/informer/store"
@@ -36,8 +36,7 @@ func serveAPI(struct{}) error {
 		return err
 	}
 	defer server.Stop()
-	config := server.Config()
-	if err := lab.Tell(address{Host: config.Host, Token: config.BearerToken, CA: config.CAData}); err != nil {
+	if err := lab.Tell(process.AddressOf(server.Config())); err != nil {
 		return err
 	}
 	return lab.Answer(func(question string) (figures, error) { return figuresOf(question == "heap") })
@@ -62,7 +61,15 @@ func serveRelay(from address) (err error) {
 	}
 	pods.SetKubernetesFields()
 	received := &count{}
-	serving, at, err := servingOptions()
+	certificate, key, err := cert.GenerateSelfSignedCertKey("127.0.0.1", nil, nil)
+	if err != nil {
+		return err
+	}
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return err
+	}
+	serving, err := front.Serving(listener, certificate, key)
 	if err != nil {
 		return err
 	}
@@ -77,7 +84,7 @@ func serveRelay(from address) (err error) {
 	if err := lab.Poll(ctx, often, func() (bool, error) { return r.Ready() == nil, nil }); err != nil {
 		return fmt.Errorf("%w: %w", err, r.Ready())
 	}
-	if err := lab.Tell(at); err != nil {
+	if err := lab.Tell(process.Address{Host: "https://" + listener.Addr().String(), CA: certificate}); err != nil {
 		return err
 	}
 	return lab.Answer(func(question string) (figures, error) {
@@ -85,25 +92,6 @@ func serveRelay(from address) (err error) {
 		f.Received = received.Load()
 		return f, err
 	})
-}
-
-// servingOptions returns options for a port of this machine, and how to reach it.
-func servingOptions() (*genericoptions.SecureServingOptionsWithLoopback, address, error) {
-	certificate, key, err := cert.GenerateSelfSignedCertKey("127.0.0.1", nil, nil)
-	if err != nil {
-		return nil, address{}, err
-	}
-	own, err := dynamiccertificates.NewStaticCertKeyContent("serving", certificate, key)
-	if err != nil {
-		return nil, address{}, err
-	}
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return nil, address{}, err
-	}
-	return (&genericoptions.SecureServingOptions{
-		Listener: listener, BindAddress: net.IPv4(127, 0, 0, 1), ServerCert: genericoptions.GeneratableKeyCert{GeneratedCert: own},
-	}).WithLoopback(), address{Host: "https://" + listener.Addr().String(), CA: certificate}, nil
 }
 
 // figuresOf returns the figures of this process. Those of the heap need collections.

@@ -12,10 +12,12 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	typedcore "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/rest"
 
+	"github.com/customcacheinformer/informer/e2e/internal/process"
 	"github.com/customcacheinformer/informer/internal/lab"
 )
 
@@ -26,8 +28,7 @@ const (
 
 // address is how to reach a server, and for watchers how many they are.
 type address struct {
-	Host, Token string
-	CA          []byte
+	process.Address
 
 	Watchers, Connections int
 	After                 int // the number of the last change before they watch
@@ -36,13 +37,10 @@ type address struct {
 // config returns a client configuration. Each has connections of its own, and adds the bytes that it
 // receives to a count.
 func (a address) config(received *count) *rest.Config {
-	return &rest.Config{
-		Host: a.Host, BearerToken: a.Token, TLSClientConfig: rest.TLSClientConfig{CAData: a.CA}, QPS: -1,
-		ContentConfig: rest.ContentConfig{
-			ContentType: "application/vnd.kubernetes.protobuf", AcceptContentTypes: "application/vnd.kubernetes.protobuf",
-		},
-		Dial: received.dial,
-	}
+	config := a.Config()
+	config.ContentType, config.AcceptContentTypes = runtime.ContentTypeProtobuf, runtime.ContentTypeProtobuf
+	config.Dial = received.dial
+	return config
 }
 
 // count counts the bytes that connections receive.

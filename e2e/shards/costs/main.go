@@ -13,6 +13,7 @@ import (
 	"io"
 	"time"
 
+	"github.com/customcacheinformer/informer/e2e/internal/process"
 	"github.com/customcacheinformer/informer/internal/lab"
 )
 
@@ -24,7 +25,7 @@ type plan struct {
 	during          time.Duration // of writing
 }
 
-var roles = lab.Roles{"replica": lab.RoleOf(replicate), "apiserver": lab.RoleOf(serveBeside)}
+var roles = lab.Roles{"replica": lab.RoleOf(replicate), "apiserver": lab.RoleOf(process.ServeBeside)}
 
 func main() {
 	p := plan{spaces: 500, writes: 100, replicas: []int{1, 2, 4, 8}}

@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/customcacheinformer/informer/e2e/apiserver"
+	"github.com/customcacheinformer/informer/e2e/internal/process"
 	"github.com/customcacheinformer/informer/internal/lab"
 )
 
@@ -122,7 +123,7 @@ func (w *world) share(ctx context.Context, m mode, n int) (all replicas, now []f
 		if err != nil {
 			return all, nil, err
 		}
-		r, err := lab.StartChild(ctx, "replica", settings{fmt.Sprint("replica-", i), m, addressOf(proxy.Config()), w.widget})
+		r, err := lab.StartChild(ctx, "replica", settings{fmt.Sprint("replica-", i), m, process.AddressOf(proxy.Config()), w.widget})
 		if err != nil {
 			proxy.Close()
 			return all, nil, err

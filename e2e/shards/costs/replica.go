@@ -20,6 +20,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/customcacheinformer/informer"
+	"github.com/customcacheinformer/informer/e2e/internal/process"
 	"github.com/customcacheinformer/informer/enqueue"
 	"github.com/customcacheinformer/informer/internal/lab"
 	"github.com/customcacheinformer/informer/shards"
@@ -37,7 +38,7 @@ const (
 type settings struct {
 	Name   string
 	Mode   mode
-	Server address
+	Server process.Address
 	Widget schema.GroupVersionResource
 }
 
@@ -71,7 +72,7 @@ func replicate(s settings) error {
 
 // build returns what the replica runs.
 func (r *running) build(s settings) (run func(context.Context) error, err error) {
-	client, err := dynamic.NewForConfig(s.Server.config())
+	client, err := dynamic.NewForConfig(s.Server.Config())
 	if err != nil {
 		return nil, err
 	}
@@ -82,7 +83,7 @@ func (r *running) build(s settings) (run func(context.Context) error, err error)
 		r.objects = func() int { return len(shared.GetStore().ListKeys()) }
 		return func(ctx context.Context) error { shared.RunWithContext(ctx); return nil }, err
 	}
-	leases, err := coordination.NewForConfig(s.Server.config())
+	leases, err := coordination.NewForConfig(s.Server.Config())
 	if err != nil {
 		return nil, err
 	}

@@ -18,6 +18,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/customcacheinformer/informer/e2e/apiserver"
+	"github.com/customcacheinformer/informer/e2e/internal/process"
 	"github.com/customcacheinformer/informer/internal/lab"
 )
 
@@ -25,23 +26,6 @@ var (
 	widgetKind = schema.GroupVersionKind{Group: "shards.example.com", Version: "v1", Kind: "Widget"}
 	leaseKind  = schema.GroupVersionKind{Group: "coordination.k8s.io", Version: "v1", Kind: "Lease"}
 )
-
-// address is how to reach an API server.
-type address struct {
-	Host, Token string
-	CA          []byte
-}
-
-func (a address) config() *rest.Config {
-	return &rest.Config{
-		Host: a.Host, BearerToken: a.Token, TLSClientConfig: rest.TLSClientConfig{CAData: a.CA}, QPS: -1,
-		ContentConfig: rest.ContentConfig{ContentType: "application/json"}, // the server has a stand-in for Leases
-	}
-}
-
-func addressOf(config *rest.Config) address {
-	return address{config.Host, config.BearerToken, config.CAData}
-}
 
 // world is the API servers and the objects.
 type world struct {
@@ -130,14 +114,9 @@ func (w *world) change(ctx context.Context) error {
 
 // startBeside starts the API server that does not select.
 func (w *world) startBeside(ctx context.Context) (err error) {
-	if w.beside, err = lab.StartChild(ctx, "apiserver", w.server.Storage()); err != nil {
+	if w.beside, w.other, err = process.StartServer(ctx, "apiserver", w.server.Storage()); err != nil {
 		return err
 	}
-	var at address
-	if err := w.beside.Hear(&at); err != nil {
-		return err
-	}
-	w.other = at.config()
 	client, err := dynamic.NewForConfig(w.other)
 	if err != nil {
 		return err
@@ -151,17 +130,4 @@ func (w *world) startBeside(ctx context.Context) (err error) {
 		}
 		return true, nil
 	})
-}
-
-// serveBeside is an API server until the standard input ends.
-func serveBeside(storage string) error {
-	server, err := apiserver.StartBeside(context.Background(), storage)
-	if err != nil {
-		return err
-	}
-	defer server.Stop()
-	if err := lab.Tell(addressOf(server.Config())); err != nil {
-		return err
-	}
-	return lab.Answer(func(string) (string, error) { return "", nil })
 }
