@@ -55,18 +55,18 @@ func TestACacheOfNamespacesHasAnInformerForEach(t *testing.T) {
 		dropped := in("b", "dropped")
 		dropped.Labels = nil
 		for _, obj := range []*api.Widget{in("a", "w"), in("b", "w"), in("c", "w"), dropped} {
-			w.ok(w.Create(w.Context(), obj))
+			w.OK(w.Create(w.Context(), obj))
 		}
 		_, err := mgr.GetCache().GetInformer(w.Context(), &api.Widget{})
-		w.ok(err)
+		w.OK(err)
 		w.start(mgr)
 
 		list := &api.WidgetList{}
-		w.ok(mgr.GetClient().List(w.Context(), list))
+		w.OK(mgr.GetClient().List(w.Context(), list))
 		if got := len(list.Items); got != 2 {
 			w.Errorf("the cache lists %d objects, want the selected ones of a and b: %v", got, list.Items)
 		}
-		w.ok(mgr.GetClient().List(w.Context(), list, client.InNamespace("a")))
+		w.OK(mgr.GetClient().List(w.Context(), list, client.InNamespace("a")))
 		if got := len(list.Items); got != 1 {
 			w.Errorf("the cache lists %d objects of a, want 1", got)
 		}
@@ -74,10 +74,10 @@ func TestACacheOfNamespacesHasAnInformerForEach(t *testing.T) {
 			w.Error("the cache returns an object of a namespace that it does not cover")
 		}
 		kept := in("b", "late")
-		w.ok(w.Create(w.Context(), kept))
+		w.OK(w.Create(w.Context(), kept))
 		w.cached(mgr.GetClient(), client.ObjectKeyFromObject(kept), 1)
 		kept.Labels = nil
-		w.ok(w.Update(w.Context(), kept))
+		w.OK(w.Update(w.Context(), kept))
 		w.until("an object that is no longer selected leaves the cache", func() bool {
 			return apierrors.IsNotFound(mgr.GetClient().Get(w.Context(), client.ObjectKeyFromObject(kept), &api.Widget{}))
 		})
@@ -101,11 +101,11 @@ func TestTransformsHoldForTheCacheAndForEvents(t *testing.T) {
 		})
 		obj := w.widget("w", 1)
 		obj.Spec.Notes = "long"
-		w.ok(w.Create(w.Context(), obj))
-		w.ok(w.Create(w.Context(), &api.Part{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "p"}}))
+		w.OK(w.Create(w.Context(), obj))
+		w.OK(w.Create(w.Context(), &api.Part{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "p"}}))
 		var told, untold atomic.Int32
 		inf, err := mgr.GetCache().GetInformer(w.Context(), &api.Widget{})
-		w.ok(err)
+		w.OK(err)
 		see := func(obj any) {
 			if o := obj.(*api.Widget); o.Spec.Notes == "" && o.Annotations["size"] == fmt.Sprint(o.Spec.Size) {
 				told.Add(1)
@@ -116,7 +116,7 @@ func TestTransformsHoldForTheCacheAndForEvents(t *testing.T) {
 		_, err = inf.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
 			AddFunc: see, UpdateFunc: func(before, after any) { see(before); see(after) }, DeleteFunc: see,
 		})
-		w.ok(err)
+		w.OK(err)
 		w.start(mgr)
 
 		check := func(size int) {
@@ -129,13 +129,13 @@ func TestTransformsHoldForTheCacheAndForEvents(t *testing.T) {
 		check(1)
 		w.change("w", 2)
 		check(2)
-		w.ok(w.Delete(w.Context(), obj))
+		w.OK(w.Delete(w.Context(), obj))
 		w.until("the handler is told of all", func() bool { return told.Load()+untold.Load() == 4 })
 		if n := untold.Load(); n > 0 {
 			w.Errorf("the handler was told %d objects that were not transformed", n)
 		}
 		part := &api.Part{}
-		w.ok(mgr.GetClient().Get(w.Context(), key("p"), part))
+		w.OK(mgr.GetClient().Get(w.Context(), key("p"), part))
 		if len(part.ManagedFields) > 0 {
 			w.Error("the default transform was not applied to the other kind")
 		}
@@ -149,20 +149,20 @@ func TestAnInformerThatWasRemovedCanBeHadAgain(t *testing.T) {
 		w.start(mgr)
 		c := mgr.GetCache()
 		first, err := c.GetInformer(w.Context(), &api.Widget{})
-		w.ok(err)
+		w.OK(err)
 		var told atomic.Int32
 		_, err = first.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
 			AddFunc: func(any) { told.Add(1) }, UpdateFunc: func(any, any) { told.Add(1) }, DeleteFunc: func(any) { told.Add(1) },
 		})
-		w.ok(err)
+		w.OK(err)
 		w.until("its handler is called", func() bool { return told.Load() == 1 })
-		w.ok(c.RemoveInformer(w.Context(), &api.Widget{}))
+		w.OK(c.RemoveInformer(w.Context(), &api.Widget{}))
 		w.until("it has stopped", first.IsStopped)
 
 		w.change("w", 2)
 		w.create("w2", 1)
 		second, err := c.GetInformer(w.Context(), &api.Widget{})
-		w.ok(err)
+		w.OK(err)
 		if first == second {
 			w.Error("GetInformer returned the removed informer again")
 		}
@@ -192,7 +192,7 @@ func TestOneKindIsCachedInThreeForms(t *testing.T) {
 		m.SetGroupVersionKind(w.group.WithKind("Widget"))
 		typed := &api.Widget{}
 		for _, obj := range []client.Object{typed, u, m} {
-			w.ok(mgr.GetClient().Get(w.Context(), key("w"), obj))
+			w.OK(mgr.GetClient().Get(w.Context(), key("w"), obj))
 			if got := obj.GetObjectKind().GroupVersionKind().Kind; obj.GetUID() == "" || got != "Widget" {
 				w.Errorf("%T: kind %q, UID %q", obj, got, obj.GetUID())
 			}
@@ -201,7 +201,7 @@ func TestOneKindIsCachedInThreeForms(t *testing.T) {
 		list.SetGroupVersionKind(w.group.WithKind("WidgetList"))
 		partial.SetGroupVersionKind(w.group.WithKind("WidgetList"))
 		for _, l := range []client.ObjectList{&api.WidgetList{}, list, partial} {
-			w.ok(mgr.GetClient().List(w.Context(), l, client.InNamespace(namespace)))
+			w.OK(mgr.GetClient().List(w.Context(), l, client.InNamespace(namespace)))
 		}
 		if len(list.Items) != 1 || list.Items[0].GetKind() != "Widget" || len(partial.Items) != 1 || partial.Items[0].Kind != "Widget" {
 			w.Errorf("lists: %v, %v, want one Widget each", list.Items, partial.Items)

@@ -43,18 +43,25 @@ func (t *tally) of(name string) int {
 	return t.counts[name]
 }
 
+// has returns a function that reports whether the objects with these names were reconciled.
+func (t *tally) has(names ...string) func() bool {
+	return func() bool {
+		return !slices.ContainsFunc(names, func(name string) bool { return t.of(name) == 0 })
+	}
+}
+
 func TestPredicatesSeeWhatChanged(t *testing.T) {
 	onAll(t, func(w *world) {
 		mgr, specs, all := w.manager(), &tally{}, &tally{}
-		w.ok(builder.ControllerManagedBy(mgr).Named("specs").
+		w.OK(builder.ControllerManagedBy(mgr).Named("specs").
 			For(&api.Widget{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).Complete(specs))
-		w.ok(builder.ControllerManagedBy(mgr).Named("all").For(&api.Widget{}).Complete(all))
+		w.OK(builder.ControllerManagedBy(mgr).Named("all").For(&api.Widget{}).Complete(all))
 		w.start(mgr)
 		obj := w.create("w", 1)
 		w.until("both are told of a new object", func() bool { return specs.of("w") == 1 && all.of("w") == 1 })
 
 		obj.Status.Size = 1
-		w.ok(w.Status().Update(w.Context(), obj))
+		w.OK(w.Status().Update(w.Context(), obj))
 		w.until("one is told of its status", func() bool { return all.of("w") == 2 })
 		w.create("fence", 1) // both controllers see this object after the status
 		w.until("both are told of the next object", func() bool { return specs.of("fence") == 1 && all.of("fence") == 1 })
@@ -63,7 +70,7 @@ func TestPredicatesSeeWhatChanged(t *testing.T) {
 		}
 		w.change("w", 2)
 		w.until("both are told of the spec", func() bool { return specs.of("w") == 2 && all.of("w") == 3 })
-		w.ok(w.Delete(w.Context(), obj))
+		w.OK(w.Delete(w.Context(), obj))
 		w.until("both are told of the end", func() bool { return specs.of("w") == 3 && all.of("w") == 4 })
 	})
 }
@@ -73,22 +80,22 @@ func TestIndexesFollowTheirObjects(t *testing.T) {
 		mgr := w.manager()
 		byColor := func(obj client.Object) []string { return []string{obj.(*api.Widget).Spec.Color} }
 		bySize := func(obj client.Object) []string { return []string{fmt.Sprint(obj.(*api.Widget).Spec.Size)} }
-		w.ok(mgr.GetFieldIndexer().IndexField(w.Context(), &api.Widget{}, "color", byColor))
+		w.OK(mgr.GetFieldIndexer().IndexField(w.Context(), &api.Widget{}, "color", byColor))
 		for i, color := range []string{"red", "red", "blue"} {
 			obj := w.widget(fmt.Sprint("w", i), i)
 			obj.Spec.Color = color
-			w.ok(w.Create(w.Context(), obj))
+			w.OK(w.Create(w.Context(), obj))
 		}
 		elsewhere := w.widget("elsewhere", 0)
 		elsewhere.Namespace, elsewhere.Spec.Color = "other", "red"
-		w.ok(w.Create(w.Context(), elsewhere))
+		w.OK(w.Create(w.Context(), elsewhere))
 		w.start(mgr)
 
 		finds := func(want []string, opts ...client.ListOption) {
 			w.Helper()
 			w.eventually("the index has "+fmt.Sprint(want), func() error {
 				list := &api.WidgetList{}
-				w.ok(mgr.GetClient().List(w.Context(), list, opts...))
+				w.OK(mgr.GetClient().List(w.Context(), list, opts...))
 				names := []string{}
 				for _, obj := range list.Items {
 					names = append(names, obj.Name)
@@ -105,14 +112,14 @@ func TestIndexesFollowTheirObjects(t *testing.T) {
 		finds([]string{"w2"}, blue)
 
 		obj := &api.Widget{}
-		w.ok(w.Get(w.Context(), key("w0"), obj))
+		w.OK(w.Get(w.Context(), key("w0"), obj))
 		obj.Spec.Color = "blue"
-		w.ok(w.Update(w.Context(), obj))
-		w.ok(w.Delete(w.Context(), w.widget("w1", 0)))
+		w.OK(w.Update(w.Context(), obj))
+		w.OK(w.Delete(w.Context(), w.widget("w1", 0)))
 		finds([]string{"w0", "w2"}, blue)
 		finds([]string{}, red, client.InNamespace(namespace))
 
-		w.ok(mgr.GetFieldIndexer().IndexField(w.Context(), &api.Widget{}, "size", bySize)) // while the manager runs
+		w.OK(mgr.GetFieldIndexer().IndexField(w.Context(), &api.Widget{}, "size", bySize)) // while the manager runs
 		finds([]string{"w2"}, client.MatchingFields{"size": "2"})
 		w.change("w2", 3)
 		finds([]string{"w2"}, client.MatchingFields{"size": "3"})
@@ -147,36 +154,30 @@ func (w *world) partsOf(mgr manager.Manager) reconcile.Func {
 
 func (w *world) havePart(name string, size int) {
 	w.Helper()
-	w.eventually(fmt.Sprintf("the part %s has size %d", name, size), func() error {
+	w.until(fmt.Sprintf("the part %s has size %d", name, size), func() bool {
 		part := &api.Part{}
-		if err := w.Get(w.Context(), key(name), part); err != nil {
-			return err
-		}
-		if part.Spec.Size != size {
-			return fmt.Errorf("its size is %d", part.Spec.Size)
-		}
-		return nil
+		return w.Get(w.Context(), key(name), part) == nil && part.Spec.Size == size
 	})
 }
 
 func TestAnOwnerRepairsItsChildren(t *testing.T) {
 	onAll(t, func(w *world) {
 		mgr := w.manager()
-		w.ok(builder.ControllerManagedBy(mgr).For(&api.Widget{}).Owns(&api.Part{}).Complete(w.partsOf(mgr)))
+		w.OK(builder.ControllerManagedBy(mgr).For(&api.Widget{}).Owns(&api.Part{}).Complete(w.partsOf(mgr)))
 		owner := w.widget("w", 1)
 		owner.Spec.Parts = 3
-		w.ok(w.Create(w.Context(), owner))
+		w.OK(w.Create(w.Context(), owner))
 		w.start(mgr)
 		for i := range 3 {
 			w.havePart(fmt.Sprint("w-", i), 1)
 		}
 		part := &api.Part{}
-		w.ok(w.Get(w.Context(), key("w-0"), part))
-		w.ok(w.Delete(w.Context(), part))
+		w.OK(w.Get(w.Context(), key("w-0"), part))
+		w.OK(w.Delete(w.Context(), part))
 		w.havePart("w-0", 1)
-		w.ok(w.Get(w.Context(), key("w-1"), part))
+		w.OK(w.Get(w.Context(), key("w-1"), part))
 		part.Spec.Size = 99
-		w.ok(w.Update(w.Context(), part))
+		w.OK(w.Update(w.Context(), part))
 		w.havePart("w-1", 1)
 		w.change("w", 2)
 		for i := range 3 {
@@ -190,8 +191,8 @@ func TestAnInformerIsASource(t *testing.T) {
 		mgr, seen := w.manager(), &tally{}
 		w.create("before", 1)
 		inf, err := mgr.GetCache().GetInformer(w.Context(), &api.Widget{})
-		w.ok(err)
-		w.ok(builder.ControllerManagedBy(mgr).Named("source").WatchesRawSource(&source.Informer{
+		w.OK(err)
+		w.OK(builder.ControllerManagedBy(mgr).Named("source").WatchesRawSource(&source.Informer{
 			Informer:   inf,
 			Handler:    &handler.EnqueueRequestForObject{},
 			Predicates: []predicate.Predicate{predicate.NewPredicateFuncs(func(obj client.Object) bool { return obj.GetName() != "ignored" })},
@@ -201,7 +202,7 @@ func TestAnInformerIsASource(t *testing.T) {
 		w.create("after", 1)
 		w.until("all but one are reconciled", func() bool { return seen.of("before") == 1 && seen.of("after") == 1 })
 		w.change("before", 2)
-		w.ok(w.Delete(w.Context(), w.widget("after", 0)))
+		w.OK(w.Delete(w.Context(), w.widget("after", 0)))
 		w.until("changes and deletes are", func() bool { return seen.of("before") == 2 && seen.of("after") == 2 })
 		if seen.of("ignored") > 0 {
 			w.Error("an object that the predicate ignores was reconciled")
@@ -212,14 +213,14 @@ func TestAnInformerIsASource(t *testing.T) {
 func TestAControllerThatComesLateIsToldWhatThereIs(t *testing.T) {
 	onAll(t, func(w *world) {
 		mgr, early, late := w.manager(), &tally{}, &tally{}
-		w.ok(builder.ControllerManagedBy(mgr).Named("early").For(&api.Widget{}).Complete(early))
+		w.OK(builder.ControllerManagedBy(mgr).Named("early").For(&api.Widget{}).Complete(early))
 		w.create("w0", 1)
 		w.start(mgr)
 		w.create("w1", 1)
-		w.until("the first has seen both", func() bool { return early.of("w0") > 0 && early.of("w1") > 0 })
-		w.ok(builder.ControllerManagedBy(mgr).Named("late").For(&api.Widget{}).
+		w.until("the first has seen both", early.has("w0", "w1"))
+		w.OK(builder.ControllerManagedBy(mgr).Named("late").For(&api.Widget{}).
 			Watches(&api.Part{}, &handler.EnqueueRequestForObject{}).Complete(late))
-		w.ok(w.Create(w.Context(), &api.Part{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "p"}}))
+		w.OK(w.Create(w.Context(), &api.Part{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "p"}}))
 		w.until("the second has too", func() bool { return late.of("w0") == 1 && late.of("w1") == 1 && late.of("p") == 1 })
 	})
 }

@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/customcacheinformer/informer"
+	"github.com/customcacheinformer/informer/e2e/internal/front"
 	"github.com/customcacheinformer/informer/e2e/manager/api"
 	"github.com/customcacheinformer/informer/store"
 	"github.com/customcacheinformer/informer/store/disk"
@@ -52,7 +53,7 @@ func (f *files) close() (err error) {
 	return err
 }
 
-// readings counts the requests that go through a transport, by what they read.
+// readings counts the requests that go through a transport, by front.KindOf.
 type readings struct {
 	http.RoundTripper
 	mu    sync.Mutex // protects the rest
@@ -60,14 +61,8 @@ type readings struct {
 }
 
 func (r *readings) RoundTrip(req *http.Request) (*http.Response, error) {
-	query, kind := req.URL.Query(), "full"
-	if query.Get("limit") == "1" {
-		kind = "probe"
-	} else if query.Get("watch") != "" && query.Get("sendInitialEvents") != "true" {
-		kind = "watch"
-	}
 	r.mu.Lock()
-	r.kinds[kind]++
+	r.kinds[front.KindOf(req.URL.Query())]++
 	r.mu.Unlock()
 	return r.RoundTripper.RoundTrip(req)
 }
@@ -87,35 +82,34 @@ func TestAManagerGoesOnWhereItsFilesStand(t *testing.T) {
 			return asked
 		})
 		mgr, widgets, parts := w.managerAt(config), &tally{}, &tally{}
-		w.ok(mgr.GetFieldIndexer().IndexField(w.Context(), &api.Widget{}, "color", byColor))
-		w.ok(builder.ControllerManagedBy(mgr).Named("widgets").For(&api.Widget{}).Complete(widgets))
-		w.ok(builder.ControllerManagedBy(mgr).Named("parts").For(&api.Part{}).Complete(parts))
+		w.OK(mgr.GetFieldIndexer().IndexField(w.Context(), &api.Widget{}, "color", byColor))
+		w.OK(builder.ControllerManagedBy(mgr).Named("widgets").For(&api.Widget{}).Complete(widgets))
+		w.OK(builder.ControllerManagedBy(mgr).Named("parts").For(&api.Part{}).Complete(parts))
 		stop := w.start(mgr)
-		for _, name := range names {
-			w.until(name+" is reconciled", func() bool { return widgets.of(name) > 0 && parts.of(name) > 0 })
-		}
+		w.until("all widgets are reconciled", widgets.has(names...))
+		w.until("all parts are reconciled", parts.has(names...))
 		found(mgr.GetClient())
 		stop()
-		w.ok(f.close())
+		w.OK(f.close())
 		// Watches are not counted: one may end and be replaced by another.
-		if got := [2]int{asked.kinds["full"], asked.kinds["probe"]}; got != want {
+		if got := [2]int{asked.kinds["list"] + asked.kinds["stream"], asked.kinds["probe"]}; got != want {
 			t.Errorf("%v full lists and probes, want %v", got, want)
 		}
 	}
 	part := func(name string) *api.Part { return &api.Part{ObjectMeta: w.widget(name, 0).ObjectMeta} }
 	for _, name := range names {
 		w.create(name, 1)
-		w.ok(w.Create(w.Context(), part(name)))
+		w.OK(w.Create(w.Context(), part(name)))
 	}
 	live([2]int{2, 0}, func(client.Client) {})
 
 	red := client.RawPatch("application/merge-patch+json", []byte(`{"spec":{"color":"red"}}`))
-	w.ok(w.Patch(w.Context(), w.widget("changed", 0), red))
-	w.ok(errors.Join(w.Delete(w.Context(), w.widget("gone", 0)), w.Delete(w.Context(), part("gone"))))
+	w.OK(w.Patch(w.Context(), w.widget("changed", 0), red))
+	w.OK(errors.Join(w.Delete(w.Context(), w.widget("gone", 0)), w.Delete(w.Context(), part("gone"))))
 	live([2]int{0, 2}, func(cached client.Client) {
 		w.until("the index of the file follows", func() bool {
 			list := &api.WidgetList{}
-			w.ok(cached.List(w.Context(), list, client.MatchingFields{"color": "red"}))
+			w.OK(cached.List(w.Context(), list, client.MatchingFields{"color": "red"}))
 			return len(list.Items) == 1 && list.Items[0].Name == "changed"
 		})
 	})

@@ -42,11 +42,11 @@ type replica struct {
 
 func (w *world) replica(name string, release bool) *replica {
 	w.Helper()
-	w.ok(installLeases())
+	w.OK(installLeases())
 	config := server.Config()
 	config.ContentType = runtime.ContentTypeJSON // see apiserver.Server.Install
 	leases, err := coordinationv1.NewForConfig(config)
-	w.ok(err)
+	w.OK(err)
 	mgr := w.manager(func(o *manager.Options) {
 		o.LeaderElection, o.LeaderElectionReleaseOnCancel = true, release
 		// The manager's own lock would record events, which this server does not have.
@@ -60,16 +60,16 @@ func (w *world) replica(name string, release bool) *replica {
 	})
 	r := &replica{group: &informer.Group{}, elected: mgr.Elected()}
 	r.widgets, err = informer.NewFrom(controllerruntime.ListWatch(w.WithWatch, &api.WidgetList{}), informer.Options[*api.Widget]{})
-	w.ok(err)
+	w.OK(err)
 	r.controller, err = enqueue.NewController(func(ctx context.Context, key types.NamespacedName) (time.Duration, error) {
 		_, err := r.Reconcile(ctx, reconcile.Request{NamespacedName: key})
 		return 0, err
 	}, enqueue.Options{Name: "widget", Elected: mgr.Elected()}, enqueue.For(r.widgets))
-	w.ok(err)
-	w.ok(errors.Join(r.group.Add(r.widgets), r.group.Add(r.controller)))
-	w.ok(mgr.Add(controllerruntime.Runnable(r.group)))
+	w.OK(err)
+	w.OK(errors.Join(r.group.Add(r.widgets), r.group.Add(r.controller)))
+	w.OK(mgr.Add(controllerruntime.Runnable(r.group)))
 	r.stop = w.start(mgr)
-	w.ok(r.group.WaitForSync(w.Context()))
+	w.OK(r.group.WaitForSync(w.Context()))
 	return r
 }
 
@@ -95,8 +95,8 @@ func TestAGroupOfTheNextLeaderReconcilesEverything(t *testing.T) {
 			})
 			second := w.replica("second", release)
 			second.have(w, 4)
-			w.ok(second.group.Ready())
-			w.ok(w.Delete(w.Context(), w.widget("w0", 0)))
+			w.OK(second.group.Ready())
+			w.OK(w.Delete(w.Context(), w.widget("w0", 0)))
 			w.until("the first has reconciled the delete", func() bool { return first.of("w0") == 2 })
 			second.have(w, 3)
 			if h := second.controller.Health(); !h.Standby || h.Succeeded+h.Busy > 0 {
@@ -104,17 +104,10 @@ func TestAGroupOfTheNextLeaderReconcilesEverything(t *testing.T) {
 			}
 
 			first.stop()
-			w.ok(w.Delete(w.Context(), w.widget("w1", 0)))
+			w.OK(w.Delete(w.Context(), w.widget("w1", 0)))
 			w.create("w4", 4)
 			<-second.elected
-			w.until("the second has reconciled everything", func() bool {
-				for i := range 5 {
-					if second.of(fmt.Sprint("w", i)) == 0 {
-						return false
-					}
-				}
-				return true
-			})
+			w.until("the second has reconciled everything", second.has("w0", "w1", "w2", "w3", "w4"))
 			if h := second.controller.Health(); h.Standby || h.Dropped > 0 {
 				t.Errorf("the second is on standby, or has dropped deletes: %+v", h)
 			}

@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
+	"github.com/customcacheinformer/informer/e2e/internal/stage"
 	"github.com/customcacheinformer/informer/e2e/manager/api"
 )
 
@@ -78,10 +79,10 @@ func TestHandlersComeAndGo(t *testing.T) {
 		mgr := w.manager()
 		w.create("old", 1)
 		inf, err := mgr.GetCache().GetInformer(w.Context(), &api.Widget{})
-		w.ok(err)
+		w.OK(err)
 		early, late := &diary{}, &diary{}
 		first, err := inf.AddEventHandler(early)
-		w.ok(err)
+		w.OK(err)
 		if first.HasSynced() || inf.HasSynced() {
 			w.Error("a handler or the informer has synced before the manager started")
 		}
@@ -89,23 +90,23 @@ func TestHandlersComeAndGo(t *testing.T) {
 		w.until("the handler has synced", first.HasSynced)
 		select {
 		case <-first.HasSyncedChecker().Done():
-		case <-time.After(patience):
+		case <-time.After(stage.Patience):
 			w.Error("the handler has synced, but its checker is not done")
 		}
 		w.create("new", 1)
 		w.until("it is told of each", early.is("add old 1 true", "add new 1 false"))
 
 		second, err := inf.AddEventHandler(late)
-		w.ok(err)
+		w.OK(err)
 		w.until("the late handler has synced", second.HasSynced)
 		w.until("it is told of both as there already", late.has("add old 1 true", "add new 1 true"))
 		w.change("old", 2)
 		w.until("both are told of the change", func() bool { return early.has("update old 1 2")() && late.has("update old 1 2")() })
 
-		w.ok(inf.RemoveEventHandler(first))
-		w.ok(inf.RemoveEventHandler(first)) // the second call makes no difference
+		w.OK(inf.RemoveEventHandler(first))
+		w.OK(inf.RemoveEventHandler(first)) // the second call makes no difference
 		w.change("old", 3)
-		w.ok(w.Delete(w.Context(), w.widget("new", 0)))
+		w.OK(w.Delete(w.Context(), w.widget("new", 0)))
 		w.until("the late one is told of the rest", late.has("update old 2 3", "delete new 1"))
 		if !early.is("add old 1 true", "add new 1 false", "update old 1 2")() {
 			w.Errorf("the removed handler has %q", early.lines)
@@ -131,10 +132,10 @@ func TestResyncTellsOfEveryObjectAgain(t *testing.T) {
 		w.create("a", 1)
 		w.create("b", 2)
 		inf, err := mgr.GetCache().GetInformer(w.Context(), &api.Widget{})
-		w.ok(err)
+		w.OK(err)
 		d := &diary{}
 		_, err = inf.AddEventHandler(d)
-		w.ok(err)
+		w.OK(err)
 		w.start(mgr)
 		w.until("a resync has come", d.has("add a 1 true", "add b 2 true", "resync a 1", "resync b 2"))
 		w.change("a", 3)

@@ -60,7 +60,7 @@ func (w *world) reconcilesAll(mgr manager.Manager, g *gone, size func(*api.Widge
 	}
 	reached("new and changed objects are reconciled", sizes)
 	for i := range n {
-		w.ok(w.Delete(w.Context(), w.widget(name(i), 0)))
+		w.OK(w.Delete(w.Context(), w.widget(name(i), 0)))
 	}
 	w.until("the reconciler no longer finds the deleted objects", func() bool {
 		for i := range n {
@@ -72,90 +72,86 @@ func (w *world) reconcilesAll(mgr manager.Manager, g *gone, size func(*api.Widge
 	})
 }
 
-func TestAReconcilerOfATypedKind(t *testing.T) {
-	onAll(t, func(w *world) {
-		mgr, g := w.manager(), &gone{}
-		c := mgr.GetClient()
-		w.ok(builder.ControllerManagedBy(mgr).For(&api.Widget{}).Complete(reconcile.Func(
-			func(ctx context.Context, r reconcile.Request) (reconcile.Result, error) {
-				obj := &api.Widget{}
-				if err := c.Get(ctx, r.NamespacedName, obj); apierrors.IsNotFound(err) {
-					g.Store(r.Name, true)
-					return reconcile.Result{}, nil
-				} else if err != nil {
-					return reconcile.Result{}, err
-				}
-				if obj.Status.Size == obj.Spec.Size {
-					return reconcile.Result{}, nil
-				}
-				obj.Status.Size = obj.Spec.Size
-				return reconcile.Result{}, client.IgnoreNotFound(c.Status().Update(ctx, obj)) // after a conflict, reconcile is called again
-			})))
-		w.reconcilesAll(mgr, g, func(obj *api.Widget) int { return obj.Status.Size })
-	})
+// forms are the forms in which a manager can have objects.
+var forms = []struct {
+	name   string
+	object client.Object
+	opts   []builder.ForOption
+	// reconcile has the size, or the generation, of an object appear on the server.
+	reconcile func(ctx context.Context, c client.Client, obj client.Object) error
+	size      func(*api.Widget) int // that has appeared
+}{
+	{"typed", &api.Widget{}, nil, func(ctx context.Context, c client.Client, obj client.Object) error {
+		o := obj.(*api.Widget)
+		if o.Status.Size == o.Spec.Size {
+			return nil
+		}
+		o.Status.Size = o.Spec.Size
+		return c.Status().Update(ctx, o) // after a conflict, reconcile is called again
+	}, func(obj *api.Widget) int { return obj.Status.Size }},
+	{"unstructured", &unstructured.Unstructured{}, nil, func(ctx context.Context, c client.Client, obj client.Object) error {
+		o := obj.(*unstructured.Unstructured)
+		want, _, _ := unstructured.NestedInt64(o.Object, "spec", "size")
+		if got, _, _ := unstructured.NestedInt64(o.Object, "status", "size"); got == want {
+			return nil
+		}
+		if err := unstructured.SetNestedField(o.Object, want, "status", "size"); err != nil {
+			return err
+		}
+		return c.Status().Update(ctx, o)
+	}, func(obj *api.Widget) int { return obj.Status.Size }},
+	// Metadata does not contain the size, so the reconciler copies the generation, which counts the changes of the spec.
+	{"metadata", &metav1.PartialObjectMetadata{}, []builder.ForOption{builder.OnlyMetadata}, func(ctx context.Context, c client.Client, obj client.Object) error {
+		o := obj.(*metav1.PartialObjectMetadata)
+		generation := fmt.Sprint(o.Generation)
+		if o.Annotations["generation"] == generation {
+			return nil
+		}
+		patch := client.MergeFrom(o.DeepCopy())
+		metav1.SetMetaDataAnnotation(&o.ObjectMeta, "generation", generation)
+		return c.Patch(ctx, o, patch)
+	}, func(obj *api.Widget) int {
+		if obj.Annotations["generation"] != fmt.Sprint(obj.Generation) {
+			return -1
+		}
+		return obj.Spec.Size
+	}},
 }
 
-func TestAReconcilerOfAnUnstructuredKind(t *testing.T) {
-	onAll(t, func(w *world) {
-		mgr := w.manager(func(o *manager.Options) { o.Client.Cache = &client.CacheOptions{Unstructured: true} })
-		c, g, kind := mgr.GetClient(), &gone{}, w.group.WithKind("Widget")
-		watched := &unstructured.Unstructured{}
-		watched.SetGroupVersionKind(kind)
-		w.ok(builder.ControllerManagedBy(mgr).For(watched).Complete(reconcile.Func(
-			func(ctx context.Context, r reconcile.Request) (reconcile.Result, error) {
-				obj := watched.NewEmptyInstance().(*unstructured.Unstructured)
-				obj.SetGroupVersionKind(kind)
-				if err := c.Get(ctx, r.NamespacedName, obj); apierrors.IsNotFound(err) {
-					g.Store(r.Name, true)
-					return reconcile.Result{}, nil
-				} else if err != nil {
-					return reconcile.Result{}, err
+func TestReconcilersOfEachForm(t *testing.T) {
+	t.Parallel()
+	for _, form := range forms {
+		t.Run(form.name, func(t *testing.T) {
+			onAll(t, func(w *world) {
+				mgr := w.manager(func(o *manager.Options) { o.Client.Cache = &client.CacheOptions{Unstructured: true} })
+				c, g, kind := mgr.GetClient(), &gone{}, w.group.WithKind("Widget")
+				object := func() client.Object {
+					obj := form.object.DeepCopyObject().(client.Object)
+					if form.name != "typed" {
+						obj.GetObjectKind().SetGroupVersionKind(kind)
+					}
+					return obj
 				}
-				want, _, _ := unstructured.NestedInt64(obj.Object, "spec", "size")
-				if got, _, _ := unstructured.NestedInt64(obj.Object, "status", "size"); got == want {
-					return reconcile.Result{}, nil
+				watched := object()
+				if form.opts != nil {
+					watched = &api.Widget{} // of which the builder has the metadata alone
 				}
-				if err := unstructured.SetNestedField(obj.Object, want, "status", "size"); err != nil {
-					return reconcile.Result{}, err
-				}
-				return reconcile.Result{}, client.IgnoreNotFound(c.Status().Update(ctx, obj))
-			})))
-		w.reconcilesAll(mgr, g, func(obj *api.Widget) int { return obj.Status.Size })
-	})
-}
-
-func TestAReconcilerOfMetadata(t *testing.T) {
-	onAll(t, func(w *world) {
-		mgr, g := w.manager(), &gone{}
-		c, kind := mgr.GetClient(), w.group.WithKind("Widget")
-		// Metadata does not contain the size, so the reconciler copies the generation, which
-		// counts the changes of the spec.
-		w.ok(builder.ControllerManagedBy(mgr).For(&api.Widget{}, builder.OnlyMetadata).Complete(reconcile.Func(
-			func(ctx context.Context, r reconcile.Request) (reconcile.Result, error) {
-				obj := &metav1.PartialObjectMetadata{}
-				obj.SetGroupVersionKind(kind)
-				if err := c.Get(ctx, r.NamespacedName, obj); apierrors.IsNotFound(err) {
-					g.Store(r.Name, true)
-					return reconcile.Result{}, nil
-				} else if err != nil {
-					return reconcile.Result{}, err
-				}
-				if obj.GroupVersionKind() != kind {
-					w.Errorf("the cache returns a %v, want %v", obj.GroupVersionKind(), kind)
-				}
-				generation := fmt.Sprint(obj.Generation)
-				if obj.Annotations["generation"] == generation {
-					return reconcile.Result{}, nil
-				}
-				patch := client.MergeFrom(obj.DeepCopy())
-				metav1.SetMetaDataAnnotation(&obj.ObjectMeta, "generation", generation)
-				return reconcile.Result{}, client.IgnoreNotFound(c.Patch(ctx, obj, patch))
-			})))
-		w.reconcilesAll(mgr, g, func(obj *api.Widget) int {
-			if obj.Annotations["generation"] != fmt.Sprint(obj.Generation) {
-				return -1
-			}
-			return obj.Spec.Size
+				w.OK(builder.ControllerManagedBy(mgr).For(watched, form.opts...).Complete(reconcile.Func(
+					func(ctx context.Context, r reconcile.Request) (reconcile.Result, error) {
+						obj := object()
+						if err := c.Get(ctx, r.NamespacedName, obj); apierrors.IsNotFound(err) {
+							g.Store(r.Name, true)
+							return reconcile.Result{}, nil
+						} else if err != nil {
+							return reconcile.Result{}, err
+						}
+						if got := obj.GetObjectKind().GroupVersionKind(); form.name != "typed" && got != kind {
+							w.Errorf("the cache returns a %v, want %v", got, kind)
+						}
+						return reconcile.Result{}, client.IgnoreNotFound(form.reconcile(ctx, c, obj))
+					})))
+				w.reconcilesAll(mgr, g, form.size)
+			})
 		})
-	})
+	}
 }

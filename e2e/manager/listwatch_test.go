@@ -28,11 +28,11 @@ func run[T informer.Object](w *world, lw cache.ListerWatcher, opts informer.Opti
 	w.Helper()
 	opts.ErrorHandler = func(_ context.Context, err error) { w.Errorf("reported: %v", err) }
 	inf, err := informer.NewFrom(lw, opts)
-	w.ok(err)
+	w.OK(err)
 	mgr := w.manager()
-	w.ok(mgr.Add(controllerruntime.Runnable(inf)))
+	w.OK(mgr.Add(controllerruntime.Runnable(inf)))
 	w.start(mgr)
-	w.ok(inf.WaitForSync(w.Context()))
+	w.OK(inf.WaitForSync(w.Context()))
 	return inf
 }
 
@@ -42,42 +42,44 @@ func follows[T informer.Object](w *world, list client.ObjectList, kind string) {
 	w.Helper()
 	w.create("old", 1)
 	inf := run(w, controllerruntime.ListWatch(w.WithWatch, list), informer.Options[T]{})
-	has := func(names ...string) {
-		w.Helper()
-		w.until(fmt.Sprint("the informer has ", names), func() bool {
-			var got []string
-			for key, obj := range inf.All() {
-				got = append(got, key.Name)
-				if k := obj.GetObjectKind().GroupVersionKind().Kind; kind != "" && k != kind {
-					w.Errorf("%s says that it is a %s, want %s", key, k, kind)
-				}
-			}
-			slices.Sort(got)
-			return slices.Equal(got, names)
-		})
-	}
-	has("old")
+	has(w, inf, "default/old")
 	obj := w.create("new", 1)
-	w.ok(inf.WaitForVersion(w.Context(), "", obj.ResourceVersion))
-	has("new", "old")
-	w.ok(w.Delete(w.Context(), w.widget("old", 0)))
-	has("new")
+	w.OK(inf.WaitForVersion(w.Context(), "", obj.ResourceVersion))
+	has(w, inf, "default/new", "default/old")
+	for key, obj := range inf.All() {
+		if k := obj.GetObjectKind().GroupVersionKind().Kind; kind != "" && k != kind {
+			w.Errorf("%s says that it is a %s, want %s", key, k, kind)
+		}
+	}
+	w.OK(w.Delete(w.Context(), w.widget("old", 0)))
+	has(w, inf, "default/new")
 }
 
-func TestAClientIsASourceOfTypedObjects(t *testing.T) {
-	follows[*api.Widget](aWorld(t), &api.WidgetList{}, "")
+// has waits until an informer has the objects with these keys, which are sorted.
+func has[T informer.Object](w *world, inf informer.Reader[T], keys ...string) {
+	w.Helper()
+	w.until(fmt.Sprint("the informer has ", keys), func() bool {
+		var got []string
+		for key := range inf.All() {
+			got = append(got, key.String())
+		}
+		slices.Sort(got)
+		return slices.Equal(got, keys)
+	})
 }
 
-func TestAClientIsASourceOfUnstructuredObjects(t *testing.T) {
-	w, list := aWorld(t), &unstructured.UnstructuredList{}
-	list.SetGroupVersionKind(w.group.WithKind("WidgetList"))
-	follows[*unstructured.Unstructured](w, list, "Widget")
-}
-
-func TestAClientIsASourceOfMetadata(t *testing.T) {
-	w, list := aWorld(t), &metav1.PartialObjectMetadataList{}
-	list.SetGroupVersionKind(w.group.WithKind("WidgetList"))
-	follows[*metav1.PartialObjectMetadata](w, list, "Widget")
+func TestAClientIsASource(t *testing.T) {
+	t.Run("of typed objects", func(t *testing.T) { follows[*api.Widget](aWorld(t), &api.WidgetList{}, "") })
+	t.Run("of unstructured objects", func(t *testing.T) {
+		w, list := aWorld(t), &unstructured.UnstructuredList{}
+		list.SetGroupVersionKind(w.group.WithKind("WidgetList"))
+		follows[*unstructured.Unstructured](w, list, "Widget")
+	})
+	t.Run("of metadata", func(t *testing.T) {
+		w, list := aWorld(t), &metav1.PartialObjectMetadataList{}
+		list.SetGroupVersionKind(w.group.WithKind("WidgetList"))
+		follows[*metav1.PartialObjectMetadata](w, list, "Widget")
+	})
 }
 
 func TestTheFirstStateIsStreamed(t *testing.T) {
@@ -104,7 +106,7 @@ func TestASourceListsInPages(t *testing.T) {
 	var pages []int
 	for opts := (metav1.ListOptions{Limit: 2}); ; {
 		list, err := lw.ListWithContext(w.Context(), opts)
-		w.ok(err)
+		w.OK(err)
 		pages = append(pages, len(list.(*api.WidgetList).Items))
 		if opts.Continue = list.(*api.WidgetList).Continue; opts.Continue == "" {
 			break
@@ -120,7 +122,7 @@ func TestASourceHasTheUsersSelectorsAndNamespace(t *testing.T) {
 	put := func(namespace, name, color string) *api.Widget {
 		obj := w.widget(name, 1)
 		obj.Namespace, obj.Labels = namespace, map[string]string{"color": color}
-		w.ok(w.Create(w.Context(), obj))
+		w.OK(w.Create(w.Context(), obj))
 		return obj
 	}
 	put("a", "blue", "blue")
@@ -131,25 +133,14 @@ func TestASourceHasTheUsersSelectorsAndNamespace(t *testing.T) {
 	}
 	selected := of(client.InNamespace("a"), client.MatchingLabels{"color": "blue"})
 	named := of(client.MatchingFields{"metadata.name": "blue"})
-	has := func(r informer.Reader[*api.Widget], keys ...string) {
-		t.Helper()
-		w.until(fmt.Sprint("the informer has ", keys), func() bool {
-			var got []string
-			for key := range r.All() {
-				got = append(got, key.String())
-			}
-			slices.Sort(got)
-			return slices.Equal(got, keys)
-		})
-	}
-	has(selected, "a/blue")
-	has(named, "a/blue", "b/blue")
+	has(w, selected, "a/blue")
+	has(w, named, "a/blue", "b/blue")
 	late := put("a", "late", "blue")
 	put("b", "late", "blue")
-	has(selected, "a/blue", "a/late")
+	has(w, selected, "a/blue", "a/late")
 	late.Labels["color"] = "red"
-	w.ok(w.Update(w.Context(), late))
-	has(selected, "a/blue")
+	w.OK(w.Update(w.Context(), late))
+	has(w, selected, "a/blue")
 	put("c", "blue", "blue")
-	has(named, "a/blue", "b/blue", "c/blue")
+	has(w, named, "a/blue", "b/blue", "c/blue")
 }

@@ -30,10 +30,10 @@ func TestAManagersInformersAreObserved(t *testing.T) {
 
 	w := newWorld(t, informer.ClientGo{Group: &group}.NewSharedIndexInformer)
 	mgr, reconciled := w.manager(), &tally{}
-	w.ok(builder.ControllerManagedBy(mgr).Named("widgets").For(&api.Widget{}).Owns(&api.Part{}).Complete(reconciled))
+	w.OK(builder.ControllerManagedBy(mgr).Named("widgets").For(&api.Widget{}).Owns(&api.Part{}).Complete(reconciled))
 	stop := w.start(mgr)
 	w.create("w", 1)
-	w.until("it is reconciled", func() bool { return reconciled.of("w") > 0 })
+	w.until("it is reconciled", reconciled.has("w"))
 
 	answer := scraped()
 	if err := scrape.Compare(strings.NewReader(answer), "informer_", "-informer_reconcile_", "-informer_shards_", "-informer_member_", "-informer_namespaces", "-informer_cluster", "-informer_kinds"); err != nil {
@@ -44,7 +44,7 @@ func TestAManagersInformersAreObserved(t *testing.T) {
 			t.Errorf("there is no %s", want)
 		}
 	}
-	w.ok(group.Ready())
+	w.OK(group.Ready())
 	stop()
 	if got := scraped(); strings.Contains(got, "\ninformer_") {
 		t.Error("metrics of the informers remain after the manager has stopped")

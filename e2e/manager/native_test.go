@@ -17,6 +17,7 @@ import (
 
 	"github.com/customcacheinformer/informer"
 	"github.com/customcacheinformer/informer/controllerruntime"
+	"github.com/customcacheinformer/informer/e2e/internal/stage"
 	"github.com/customcacheinformer/informer/e2e/manager/api"
 )
 
@@ -30,7 +31,7 @@ func TestADeleteIsReadAlsoIfAnotherObjectHasItsName(t *testing.T) {
 			t.Parallel()
 			w := newWorld(t, side.new)
 			proxy, err := server.Proxy()
-			w.ok(err)
+			w.OK(err)
 			t.Cleanup(proxy.Close)
 			mgr := w.managerAt(proxy.Config(), consistent, func(o *manager.Options) {
 				o.NewClient = func(_ *rest.Config, options client.Options) (client.Client, error) {
@@ -39,19 +40,19 @@ func TestADeleteIsReadAlsoIfAnotherObjectHasItsName(t *testing.T) {
 				}
 			})
 			w.start(mgr)
-			ctx, stop := context.WithTimeout(t.Context(), patience)
+			ctx, stop := context.WithTimeout(t.Context(), stage.Patience)
 			defer stop()
 			obj := w.widget("w", 1)
-			w.ok(mgr.GetClient().Create(ctx, obj))
-			w.ok(mgr.GetClient().Get(ctx, key("w"), obj))
+			w.OK(mgr.GetClient().Create(ctx, obj))
+			w.OK(mgr.GetClient().Get(ctx, key("w"), obj))
 
 			proxy.Refuse()
-			w.ok(mgr.GetClient().Delete(ctx, obj))
+			w.OK(mgr.GetClient().Delete(ctx, obj))
 			w.create("w", 2)
-			w.ok(server.Expire(ctx, w.group.WithResource("widgets")))
-			w.ok(proxy.Allow())
+			w.OK(server.Expire(ctx, w.group.WithResource("widgets")))
+			w.OK(proxy.Allow())
 
-			w.ok(mgr.GetClient().Get(ctx, key("w"), obj))
+			w.OK(mgr.GetClient().Get(ctx, key("w"), obj))
 			if obj.Spec.Size != 2 {
 				t.Errorf("the size is %d, want that of the new object", obj.Spec.Size)
 			}
@@ -81,7 +82,7 @@ func TestEachKindHasOptionsOfItsOwn(t *testing.T) {
 		t.Errorf("the notes are %q, want those of the options' Transform", got)
 	}
 	parts, err := mgr.GetCache().GetInformer(t.Context(), &api.Part{}, cache.BlockUntilSynced(false))
-	w.ok(err)
+	w.OK(err)
 	if err := <-reported; !strings.Contains(err.Error(), "no parts here") {
 		t.Errorf("reported: %v, want the error that configure returned", err)
 	}
@@ -93,23 +94,23 @@ func TestEachKindHasOptionsOfItsOwn(t *testing.T) {
 func TestAnInformerOfOnesOwnDrivesAController(t *testing.T) {
 	w := aWorld(t)
 	widgets, err := informer.NewFrom(controllerruntime.ListWatch(w.WithWatch, &api.WidgetList{}), informer.Options[*api.Widget]{})
-	w.ok(err)
+	w.OK(err)
 	told := make(chan informer.Event[*api.Widget], 100)
 	_, err = widgets.AddWatcher(informer.WatcherFunc[*api.Widget](func(_ context.Context, e informer.Event[*api.Widget]) error {
 		told <- e
 		return nil
 	}), informer.WatcherOptions{})
-	w.ok(err)
+	w.OK(err)
 	mgr, seen := w.manager(), &tally{}
-	w.ok(mgr.Add(controllerruntime.Runnable(widgets)))
+	w.OK(mgr.Add(controllerruntime.Runnable(widgets)))
 	src := &source.Informer{Informer: widgets.SharedIndexInformer(), Handler: &handler.EnqueueRequestForObject{}}
-	w.ok(builder.ControllerManagedBy(mgr).Named("own").WatchesRawSource(controllerruntime.Synced(src, widgets)).Complete(seen))
+	w.OK(builder.ControllerManagedBy(mgr).Named("own").WatchesRawSource(controllerruntime.Synced(src, widgets)).Complete(seen))
 	w.create("w", 1)
 	w.start(mgr)
 	w.until("the first state is reconciled", func() bool { return seen.of("w") == 1 })
 	w.change("w", 2)
 	w.until("a change is", func() bool { return seen.of("w") == 2 })
-	w.ok(w.Delete(t.Context(), w.widget("w", 0)))
+	w.OK(w.Delete(t.Context(), w.widget("w", 0)))
 	w.until("a delete is", func() bool { return seen.of("w") == 3 })
 	for _, want := range []informer.EventType{informer.EventAdded, informer.EventUpdated, informer.EventDeleted} {
 		if e := <-told; e.Type != want {

@@ -24,37 +24,38 @@ import (
 
 	"github.com/customcacheinformer/informer"
 	"github.com/customcacheinformer/informer/debug"
+	"github.com/customcacheinformer/informer/e2e/internal/stage"
 	"github.com/customcacheinformer/informer/e2e/manager/api"
 )
 
 func TestAManagerOutlivesAnOutage(t *testing.T) {
 	onAll(t, func(w *world) {
 		proxy, err := server.Proxy()
-		w.ok(err)
+		w.OK(err)
 		w.Cleanup(proxy.Close)
 		mgr := w.managerAt(proxy.Config())
 		w.create("changed", 1)
 		w.create("deleted", 1)
 		w.create("replaced", 1)
 		inf, err := mgr.GetCache().GetInformer(w.Context(), &api.Widget{})
-		w.ok(err)
+		w.OK(err)
 		d, seen := &diary{}, &tally{}
 		_, err = inf.AddEventHandler(d)
-		w.ok(err)
-		w.ok(builder.ControllerManagedBy(mgr).Named("outage").For(&api.Widget{}).Complete(seen))
+		w.OK(err)
+		w.OK(builder.ControllerManagedBy(mgr).Named("outage").For(&api.Widget{}).Complete(seen))
 		w.start(mgr)
 		w.until("all are known", d.has("add changed 1 true", "add deleted 1 true", "add replaced 1 true"))
-		w.until("all are reconciled", func() bool { return seen.of("changed") > 0 && seen.of("deleted") > 0 && seen.of("replaced") > 0 })
+		w.until("all are reconciled", seen.has("changed", "deleted", "replaced"))
 
 		proxy.Refuse()
 		w.change("changed", 2)
 		for _, name := range []string{"deleted", "replaced"} {
-			w.ok(w.Delete(w.Context(), w.widget(name, 0)))
+			w.OK(w.Delete(w.Context(), w.widget(name, 0)))
 		}
 		w.create("replaced", 2)
 		w.create("new", 2)
-		w.ok(server.Expire(w.Context(), w.group.WithResource("widgets")))
-		w.ok(proxy.Allow())
+		w.OK(server.Expire(w.Context(), w.group.WithResource("widgets")))
+		w.OK(proxy.Allow())
 
 		w.until("all that was missed is told", d.has("update changed 1 2", "add new 2 false"))
 		w.until("deletes too", func() bool { return d.has("delete deleted 1")() || d.has("lost deleted 1")() })
@@ -83,7 +84,7 @@ func TestAManagerThatCannotMakeItsInformersIsNotTakenForHealthy(t *testing.T) {
 		o.MapperProvider = func(*rest.Config, *http.Client) (meta.RESTMapper, error) { return discovery, nil }
 	})
 	seen := &tally{}
-	w.ok(builder.ControllerManagedBy(mgr).Named("undiscovered").For(&api.Widget{}).Complete(seen))
+	w.OK(builder.ControllerManagedBy(mgr).Named("undiscovered").For(&api.Widget{}).Complete(seen))
 	w.create("w", 1)
 	w.start(mgr) // which returns: there is no informer that the manager could wait for
 	<-discovery.asked
@@ -101,7 +102,7 @@ func TestAManagerThatCannotMakeItsInformersIsNotTakenForHealthy(t *testing.T) {
 	}
 
 	discovery.down.Store(false)
-	w.until("the object is reconciled", func() bool { return seen.of("w") > 0 })
+	w.until("the object is reconciled", seen.has("w"))
 	w.eventually("the group is ready", group.Ready)
 	if page := shows(); !strings.Contains(page, "All is well: ") || !strings.Contains(page, ">1 informer</a>, ") || !strings.Contains(page, ">1 watcher</a>.") {
 		w.Errorf("when the informer is there, the page is\n%s", page)
@@ -137,18 +138,18 @@ func TestTheWatchErrorHandlerIsToldOfAKindThatIsNotServed(t *testing.T) {
 				}
 			},
 		})
-		w.ok(err)
+		w.OK(err)
 		inf, err := c.GetInformer(w.Context(), &api.Widget{})
-		w.ok(err)
+		w.OK(err)
 		ctx, stop := context.WithCancel(w.Context())
 		var running sync.WaitGroup
-		running.Go(func() { w.ok(c.Start(ctx)) })
+		running.Go(func() { w.OK(c.Start(ctx)) })
 		select {
 		case err := <-told:
 			if !apierrors.IsNotFound(err) {
 				w.Errorf("the handler is told %v, want a not-found error", err)
 			}
-		case <-time.After(patience):
+		case <-time.After(stage.Patience):
 			w.Error("the handler is told nothing")
 		}
 		if inf.HasSynced() {
@@ -168,9 +169,9 @@ func TestAStoppedManagerLeavesNothingRunning(t *testing.T) {
 			w.create("w", 1)
 			before := informersRunning()
 			mgr, seen := w.manager(), &tally{}
-			w.ok(builder.ControllerManagedBy(mgr).For(&api.Widget{}).Owns(&api.Part{}).Complete(seen))
+			w.OK(builder.ControllerManagedBy(mgr).For(&api.Widget{}).Owns(&api.Part{}).Complete(seen))
 			stop := w.start(mgr)
-			w.until("it is at work", func() bool { return seen.of("w") > 0 })
+			w.until("it is at work", seen.has("w"))
 			if during := informersRunning(); during <= before {
 				w.Errorf("%d goroutines of informers, %d before the manager ran: this test does not see them", during, before)
 			}

@@ -27,36 +27,21 @@ func TestAManagerIsToldWhatWasDeletedWhileNoneRan(t *testing.T) {
 	for i := range 3 {
 		w.create(fmt.Sprint("w", i), i)
 	}
-	live := func() (controllers [2]*tally, stop func()) {
+	live := func() {
 		mgr := w.manager()
+		var controllers [2]tally
 		for i := range controllers {
-			controllers[i] = &tally{}
-			w.ok(builder.ControllerManagedBy(mgr).Named(fmt.Sprint("c", i)).For(&api.Widget{}).Complete(controllers[i]))
+			w.OK(builder.ControllerManagedBy(mgr).Named(fmt.Sprint("c", i)).For(&api.Widget{}).Complete(&controllers[i]))
 		}
-		return controllers, w.start(mgr)
-	}
-	told := func(controllers [2]*tally, names ...string) func() bool {
-		return func() bool {
-			for _, c := range controllers {
-				for _, name := range names {
-					if c.of(name) == 0 {
-						return false
-					}
-				}
-			}
-			return true
+		stop := w.start(mgr)
+		for i := range controllers {
+			w.until("a controller is told of all objects", controllers[i].has("w0", "w1", "w2"))
 		}
+		stop()
 	}
-	controllers, stop := live()
-	w.until("all are reconciled", told(controllers, "w0", "w1", "w2"))
-	stop()
-	w.ok(w.Delete(w.Context(), w.widget("w1", 0)))
+	live()
+	w.OK(w.Delete(w.Context(), w.widget("w1", 0)))
 	store = store.Reopen()
-
-	controllers, stop = live()
-	w.until("the controllers are told of existing and of deleted objects", told(controllers, "w0", "w1", "w2"))
-	stop()
-	if err := store.Err(); err != nil {
-		t.Error(err)
-	}
+	live()
+	w.OK(store.Err())
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -24,13 +25,11 @@ import (
 
 	"github.com/customcacheinformer/informer"
 	"github.com/customcacheinformer/informer/e2e/apiserver"
+	"github.com/customcacheinformer/informer/e2e/internal/stage"
 	"github.com/customcacheinformer/informer/e2e/manager/api"
 )
 
 const namespace = "default"
-
-// patience limits every wait.
-const patience = 5 * time.Minute
 
 type newInformer = func(cache.ListerWatcher, runtime.Object, time.Duration, cache.Indexers) cache.SharedIndexInformer
 
@@ -48,7 +47,7 @@ var sides = []struct {
 // world is a group of kinds on the server that one test has to itself. new is the function
 // with which its manager makes informers.
 type world struct {
-	*testing.T
+	stage.T
 	client.WithWatch // writes and reads directly
 	group            schema.GroupVersion
 	scheme           *runtime.Scheme
@@ -70,16 +69,16 @@ func onAll(t *testing.T, test func(w *world)) {
 
 func newWorld(t *testing.T, newInformer newInformer) *world {
 	t.Helper()
-	w := &world{T: t, new: newInformer}
+	w := &world{T: stage.T{T: t}, new: newInformer}
 	w.group = schema.GroupVersion{Group: fmt.Sprintf("g%d.example.com", groups.Add(1)), Version: "v1"}
 	w.scheme = api.Scheme(w.group)
 	for _, kind := range []string{"Widget", "Part"} {
 		_, err := server.Install(t.Context(), apiserver.Kind{GroupVersionKind: w.group.WithKind(kind), Status: kind == "Widget"})
-		w.ok(err)
+		w.OK(err)
 	}
 	var err error
 	w.WithWatch, err = client.NewWithWatch(server.Config(), client.Options{Scheme: w.scheme, Mapper: api.Mapper(w.group)})
-	w.ok(err)
+	w.OK(err)
 	return w
 }
 
@@ -104,7 +103,7 @@ func (w *world) managerAt(server *rest.Config, configure ...func(*manager.Option
 		f(&options)
 	}
 	mgr, err := manager.New(server, options)
-	w.ok(err)
+	w.OK(err)
 	return mgr
 }
 
@@ -113,23 +112,17 @@ func (w *world) managerAt(server *rest.Config, configure ...func(*manager.Option
 func (w *world) start(mgr manager.Manager) (stop func()) {
 	w.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
-	ended := make(chan struct{})
-	var err error
-	go func() {
-		defer close(ended)
-		err = mgr.Start(ctx)
-	}()
-	stop = func() {
+	ended := make(chan error, 1)
+	go func() { ended <- mgr.Start(ctx) }()
+	stop = sync.OnceFunc(func() {
 		cancel()
 		select {
-		case <-ended:
-		case <-time.After(patience):
+		case err := <-ended:
+			w.OK(err)
+		case <-time.After(stage.Patience):
 			w.Fatal("the manager does not stop")
 		}
-		if err != nil {
-			w.Errorf("the manager: %v", err)
-		}
-	}
+	})
 	w.Cleanup(stop)
 	if !mgr.GetCache().WaitForCacheSync(w.Context()) {
 		w.Fatal("the manager's cache does not sync")
@@ -148,30 +141,20 @@ func (w *world) widget(name string, size int) *api.Widget {
 func (w *world) create(name string, size int) *api.Widget {
 	w.Helper()
 	obj := w.widget(name, size)
-	w.ok(w.Create(w.Context(), obj))
+	w.OK(w.Create(w.Context(), obj))
 	return obj
 }
 
 func (w *world) change(name string, size int) {
 	w.Helper()
 	patch := fmt.Appendf(nil, `{"spec":{"size":%d}}`, size)
-	w.ok(w.Patch(w.Context(), w.widget(name, 0), client.RawPatch(types.MergePatchType, patch)))
+	w.OK(w.Patch(w.Context(), w.widget(name, 0), client.RawPatch(types.MergePatchType, patch)))
 }
-
-// ok fails the test if err is not nil.
-func (w *world) ok(err error) {
-	w.Helper()
-	if err != nil {
-		w.Fatal(err)
-	}
-}
-
-var errNotYet = errors.New("not yet")
 
 // eventually waits until wrong returns nil.
 func (w *world) eventually(what string, wrong func() error) {
 	w.Helper()
-	deadline := time.Now().Add(patience)
+	deadline := time.Now().Add(stage.Patience)
 	for err := wrong(); err != nil; err = wrong() {
 		if time.Now().After(deadline) {
 			w.Fatalf("timed out waiting until %s: %v", what, err)
@@ -187,7 +170,7 @@ func (w *world) until(what string, holds func() bool) {
 		if holds() {
 			return nil
 		}
-		return errNotYet
+		return errors.New("not yet")
 	})
 }
 

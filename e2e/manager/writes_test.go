@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
+	"github.com/customcacheinformer/informer/e2e/internal/stage"
 	"github.com/customcacheinformer/informer/e2e/manager/api"
 )
 
@@ -26,7 +27,7 @@ func TestWritesAreReadAtOnce(t *testing.T) {
 	onAll(t, func(w *world) {
 		mgr := w.manager(consistent)
 		w.start(mgr)
-		ctx, stop := context.WithTimeout(w.Context(), patience) // a version that never comes would block forever
+		ctx, stop := context.WithTimeout(w.Context(), stage.Patience) // a version that never comes would block forever
 		defer stop()
 		var writers sync.WaitGroup
 		for n := range 5 {
@@ -136,19 +137,19 @@ func TestWritesOfMetadataAreReadAtOnce(t *testing.T) {
 	onAll(t, func(w *world) {
 		mgr := w.manager(consistent)
 		w.start(mgr)
-		ctx, stop := context.WithTimeout(w.Context(), patience)
+		ctx, stop := context.WithTimeout(w.Context(), stage.Patience)
 		defer stop()
 		c := mgr.GetClient()
 		for n := range 5 {
 			m := &metav1.PartialObjectMetadata{ObjectMeta: w.create(fmt.Sprint("w", n), n).ObjectMeta}
 			m.SetGroupVersionKind(w.group.WithKind("Widget"))
-			w.ok(c.Patch(ctx, m, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"labels":{"a":"b"}}}`))))
+			w.OK(c.Patch(ctx, m, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"labels":{"a":"b"}}}`))))
 			read := &metav1.PartialObjectMetadata{TypeMeta: m.TypeMeta}
-			w.ok(c.Get(ctx, key(m.Name), read))
+			w.OK(c.Get(ctx, key(m.Name), read))
 			if read.Labels["a"] != "b" {
 				w.Errorf("the labels of %s are %v", m.Name, read.Labels)
 			}
-			w.ok(c.Delete(ctx, m))
+			w.OK(c.Delete(ctx, m))
 			if err := c.Get(ctx, key(m.Name), read); !apierrors.IsNotFound(err) {
 				w.Errorf("after delete: %v, want not found", err)
 			}

@@ -7,42 +7,17 @@ package main
 import (
 	"context"
 	"errors"
-	"flag"
 	"fmt"
 	"io"
 	"os"
-	"os/signal"
 	"time"
 
-	"github.com/customcacheinformer/informer/e2e/internal/process"
 	"github.com/customcacheinformer/informer/e2e/operator/internal/cluster"
 )
 
-func main() {
-	patience := flag.Duration("timeout", time.Minute, "when to give up")
-	flag.Parse()
+func main() { cluster.Main(time.Minute, run) }
 
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
-	err := run(ctx, *patience)
-	stop()
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "operator:", err)
-		os.Exit(1)
-	}
-}
-
-func run(ctx context.Context, patience time.Duration) (err error) {
-	dir, err := os.MkdirTemp("", "operator-")
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	program, err := process.Build(ctx, dir, cluster.Program) // the first build takes long
-	if err != nil {
-		return err
-	}
-	ctx, cancel := context.WithTimeout(ctx, patience)
-	defer cancel()
+func run(ctx context.Context, program string) (err error) {
 	c, err := cluster.Start(ctx)
 	if err != nil {
 		return err

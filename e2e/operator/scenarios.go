@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	netv1 "k8s.io/api/networking/v1"
@@ -63,14 +64,8 @@ func (w *world) replaced(ctx context.Context, old *netv1.Ingress) error {
 // starts the operator again, and waits until all work is done. It returns the number of
 // Ingresses that existed in between.
 func (w *world) crash(ctx context.Context, names []string) (done int, err error) {
-	killed := w.atCreation(int64(len(names)/2), w.operator.Kill)
-	if err := w.CreateSites(ctx, w.keys(names)); err != nil {
+	if err := w.inTheMiddle(ctx, names, w.operator.Kill); err != nil {
 		return 0, err
-	}
-	select {
-	case <-killed:
-	case <-ctx.Done():
-		return 0, fmt.Errorf("the operator does not get that far: %w\n%s", context.Cause(ctx), w.operator.Log)
 	}
 	ingresses := w.Kube.NetworkingV1().Ingresses(w.namespace)
 	list, err := ingresses.List(ctx, metav1.ListOptions{})
@@ -93,26 +88,41 @@ func (w *world) crash(ctx context.Context, names []string) (done int, err error)
 
 // interrupt is like crash, but asks the operator to stop and measures how long that takes.
 func (w *world) interrupt(ctx context.Context, names []string) (took time.Duration, err error) {
-	stopped := w.atCreation(int64(len(names)/2), func() {
+	var stopped error
+	err = w.inTheMiddle(ctx, names, func() {
 		begun := time.Now()
-		err = w.operator.Stop(ctx)
+		stopped = w.operator.Stop(ctx)
 		took = time.Since(begun)
 	})
-	if err := w.CreateSites(ctx, w.keys(names)); err != nil {
-		return 0, err
-	}
-	select {
-	case <-stopped:
-	case <-ctx.Done():
-		return 0, fmt.Errorf("the operator does not get that far: %w\n%s", context.Cause(ctx), w.operator.Log)
-	}
-	if err != nil {
+	if err := errors.Join(err, stopped); err != nil {
 		return took, err
 	}
 	if err := w.start(ctx); err != nil {
 		return took, err
 	}
 	return took, w.allSettled(ctx, names, website.Pending)
+}
+
+// inTheMiddle creates Websites, and calls do just before the operator's creation of Ingress number len(names)/2
+// reaches the API server. It returns when do has returned.
+func (w *world) inTheMiddle(ctx context.Context, names []string, do func()) error {
+	var count atomic.Int64
+	done := make(chan struct{})
+	w.meddle(func(verb, resource, _ string) {
+		if verb == http.MethodPost && resource == "ingresses" && count.Add(1) == int64(len(names)/2) {
+			do()
+			close(done)
+		}
+	})
+	if err := w.CreateSites(ctx, w.keys(names)); err != nil {
+		return err
+	}
+	select {
+	case <-done:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("the operator does not get that far: %w\n%s", context.Cause(ctx), w.operator.Log)
+	}
 }
 
 // conflict moves Websites to other hosts, and then gives them addresses. After each of these

@@ -48,8 +48,8 @@ func showCrash(ctx context.Context, w *world, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(out, "   when it was killed there were %d Ingresses; one of them was deleted before the restart\n", done)
-	fmt.Fprintf(out, "   after the restart all 200 Websites have theirs\n")
+	fmt.Fprintf(out, "   when it was killed there were %d Ingresses; one of them was deleted before the restart\n"+
+		"   after the restart all 200 Websites have theirs\n", done)
 	return nil
 }
 

@@ -59,20 +59,6 @@ func (w *world) meddle(do func(verb, resource, name string)) {
 	w.before.Store(&before)
 }
 
-// atCreation calls do just before the operator's nth creation of an Ingress, counted from now,
-// reaches the API server. The returned channel is closed when do has returned.
-func (w *world) atCreation(n int64, do func()) <-chan struct{} {
-	var count atomic.Int64
-	done := make(chan struct{})
-	w.meddle(func(verb, resource, _ string) {
-		if verb == http.MethodPost && resource == "ingresses" && count.Add(1) == n {
-			do()
-			close(done)
-		}
-	})
-	return done
-}
-
 func (w *world) key(name string) types.NamespacedName {
 	return types.NamespacedName{Namespace: w.namespace, Name: name}
 }

@@ -9,43 +9,20 @@ package main
 import (
 	"context"
 	"errors"
-	"flag"
 	"fmt"
 	"io"
 	"os"
-	"os/signal"
 	"time"
 
-	"github.com/customcacheinformer/informer/e2e/internal/process"
 	"github.com/customcacheinformer/informer/e2e/operator/internal/cluster"
 )
 
 func main() {
-	patience := flag.Duration("timeout", 3*time.Minute, "when to give up")
-	flag.Parse()
-
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
-	err := run(ctx, *patience, steps, os.Stdout)
-	stop()
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "shards:", err)
-		os.Exit(1)
-	}
+	cluster.Main(3*time.Minute, func(ctx context.Context, program string) error { return run(ctx, program, steps, os.Stdout) })
 }
 
-// run does steps in a world of its own, within a time.
-func run(ctx context.Context, patience time.Duration, steps []step, out io.Writer) (err error) {
-	dir, err := os.MkdirTemp("", "operator-")
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	program, err := process.Build(ctx, dir, cluster.Program) // the first build takes long
-	if err != nil {
-		return err
-	}
-	ctx, cancel := context.WithTimeoutCause(ctx, patience, fmt.Errorf("it is not done after %v", patience))
-	defer cancel()
+// run does steps in a world of its own.
+func run(ctx context.Context, program string, steps []step, out io.Writer) (err error) {
 	w, err := newWorld(ctx, program, out)
 	if err != nil {
 		return err

@@ -2,19 +2,13 @@ package cluster
 
 import (
 	"context"
-	"crypto/tls"
-	"io"
-	"log"
+	"errors"
 	"maps"
-	"net"
 	"net/http"
 	"os"
 	"path/filepath"
 	"sync"
 	"time"
-
-	"k8s.io/client-go/rest"
-	"k8s.io/client-go/util/cert"
 
 	"github.com/customcacheinformer/informer/e2e/apiserver"
 	"github.com/customcacheinformer/informer/e2e/internal/front"
@@ -24,32 +18,29 @@ import (
 // function before each request. It translates protobuf to JSON, so that the operator needs the
 // same settings as in a cluster.
 type Front struct {
+	*front.Gateway
 	// Kubeconfig is the file with which the operator finds the Front.
 	Kubeconfig string
 
 	before func(*http.Request)
-	server http.Server
-	ended  sync.WaitGroup // for the goroutine that accepts connections
-
-	mu    sync.Mutex // protects calls
-	calls Calls
+	mu     sync.Mutex // protects calls
+	calls  Calls
 }
 
 // Front starts a Front. Unless before is nil, the Front calls it with each request before it
 // forwards the request; the calls come from several goroutines. The caller must close the
 // Front.
 func (c *Cluster) Front(before func(*http.Request)) (*Front, error) {
-	proxy, err := front.ProxyTo(c.Config())
+	dir, err := os.MkdirTemp("", "operator-")
 	if err != nil {
 		return nil, err
 	}
-	f := &Front{before: before, calls: Calls{}}
-	proxy.ModifyResponse = f.count
-	// This happens when the operator or the API server is gone.
-	proxy.ErrorHandler = func(w http.ResponseWriter, _ *http.Request, _ error) { w.WriteHeader(http.StatusBadGateway) }
-	f.server.Handler = f.handler(proxy)
-	f.server.ErrorLog = log.New(io.Discard, "", 0)
-	if err := f.start(c.Config()); err != nil {
+	f := &Front{Kubeconfig: filepath.Join(dir, "kubeconfig"), before: before, calls: Calls{}}
+	f.Gateway = front.NewGateway("", f.handler)
+	f.Change(f.count)
+	config := f.Config()
+	config.BearerToken = c.Config().BearerToken
+	if err := errors.Join(f.To(c.Config()), apiserver.WriteKubeconfig(config, f.Kubeconfig)); err != nil {
 		f.Close()
 		return nil, err
 	}
@@ -75,45 +66,10 @@ func (f *Front) handler(next http.Handler) http.Handler {
 	})
 }
 
-func (f *Front) start(config *rest.Config) error {
-	certificate, key, err := cert.GenerateSelfSignedCertKey("127.0.0.1", nil, nil)
-	if err != nil {
-		return err
-	}
-	pair, err := tls.X509KeyPair(certificate, key)
-	if err != nil {
-		return err
-	}
-	f.server.TLSConfig = &tls.Config{Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12}
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return err
-	}
-	if err := f.writeKubeconfig("https://"+listener.Addr().String(), certificate, config.BearerToken); err != nil {
-		_ = listener.Close()
-		return err
-	}
-	f.ended.Go(func() { _ = f.server.ServeTLS(listener, "", "") })
-	return nil
-}
-
-func (f *Front) writeKubeconfig(server string, ca []byte, token string) error {
-	dir, err := os.MkdirTemp("", "operator-")
-	if err != nil {
-		return err
-	}
-	f.Kubeconfig = filepath.Join(dir, "kubeconfig")
-	config := &rest.Config{Host: server, BearerToken: token, TLSClientConfig: rest.TLSClientConfig{CAData: ca}}
-	return apiserver.WriteKubeconfig(config, f.Kubeconfig)
-}
-
 // Close ends all requests and removes the kubeconfig.
 func (f *Front) Close() {
-	_ = f.server.Close()
-	f.ended.Wait()
-	if f.Kubeconfig != "" {
-		_ = os.RemoveAll(filepath.Dir(f.Kubeconfig))
-	}
+	f.Gateway.Close()
+	_ = os.RemoveAll(filepath.Dir(f.Kubeconfig))
 }
 
 // Calls returns the counts of the requests that have been answered so far.

@@ -2,15 +2,14 @@ package cluster
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"sync"
 
 	netv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/customcacheinformer/informer/examples/operator/website"
+	"github.com/customcacheinformer/informer/internal/lab"
 )
 
 // CreateSites creates Websites, each at a host of its own. It creates several at a time.
@@ -60,16 +59,5 @@ func (c *Cluster) Settled(ctx context.Context, key types.NamespacedName, host st
 
 // Each calls do for each key, several at a time, and returns the errors.
 func Each(keys []types.NamespacedName, do func(key types.NamespacedName) error) error {
-	const goroutines = 8
-	errs := make([]error, goroutines)
-	var all sync.WaitGroup
-	for g := range goroutines {
-		all.Go(func() {
-			for i := g; i < len(keys) && errs[g] == nil; i += goroutines {
-				errs[g] = do(keys[i])
-			}
-		})
-	}
-	all.Wait()
-	return errors.Join(errs...)
+	return lab.Divide(len(keys), 8, func(i int) error { return do(keys[i]) })
 }
