@@ -10,7 +10,6 @@ import (
 	"testing"
 
 	"github.com/chromedp/cdproto/accessibility"
-	"github.com/chromedp/cdproto/emulation"
 )
 
 // node describes a part of the page to users of a screen reader.
@@ -115,9 +114,7 @@ func TestTextAndChartsStandOutFromTheirGround(t *testing.T) {
 	p.until("there is trouble", inTrouble)
 	grounds := map[string]string{}
 	for _, scheme := range []string{"light", "dark"} {
-		command(p, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{
-			Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: scheme}},
-		})
+		p.prefer(scheme)
 		parts := eval[[]struct {
 			What   string  `json:"what"`
 			Ink    string  `json:"ink"`

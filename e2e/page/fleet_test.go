@@ -11,7 +11,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/chromedp/cdproto/emulation"
 	"github.com/chromedp/chromedp"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -119,9 +118,7 @@ func TestThePageLeadsToTheTrouble(t *testing.T) {
 		{"a watcher that is well takes less room", `innerWidth > 1000 || height(row("cache")) > 0 && 3 * height(all("[open] tbody tr").find((r) => r.cells[0].textContent === "cache" && texts(".state", r) === "well")) < height(row("dns-29"))`},
 	}
 	for _, scheme := range []string{"light", "dark"} {
-		command(p, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{
-			Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: scheme}},
-		})
+		p.prefer(scheme)
 		for _, width := range []int{1280, 500, 380} {
 			p.resize(int64(width), 900, 1)
 			p.untilTrue("the window has its width", fmt.Sprintf(`innerWidth === %d`, width))

@@ -36,18 +36,7 @@ var hostile = []string{
 
 func TestHostileNamesAreOnlyText(t *testing.T) {
 	t.Parallel()
-	var harmless []string
-	for n := range hostile {
-		harmless = append(harmless, fmt.Sprint("name", n))
-	}
-	// The page must have the same elements with the same attributes for any names.
-	const elements = `[...document.querySelectorAll("*")].map((e) => e.tagName + " " + e.getAttributeNames().sort())`
-	want, got := eval[[]string](everywhere(t, harmless), elements), []string(nil)
-	p := everywhere(t, hostile)
-	if got = eval[[]string](p, elements); !slices.Equal(got, want) {
-		t.Errorf("the elements are\n%q, want\n%q", got, want)
-	}
-	p.untilTrue("nothing has run", `window.pwned === undefined && /^(\(\d+\) )?Informers$/.test(document.title)`)
+	p := onlyText(t, hostile, everywhere)
 	shown := p.until("it answers", func(content) bool { return true })
 	for n, name := range hostile {
 		name = shortened(name)
@@ -65,6 +54,23 @@ func TestHostileNamesAreOnlyText(t *testing.T) {
 	}
 	p.wantFits(1200)
 	p.wantOnly(eval[string](p, `location.href`))
+}
+
+// onlyText returns the page that show makes of names. It fails the test unless that has the same elements with the same
+// attributes as with harmless names, and no script has run.
+func onlyText(t *testing.T, names []string, show func(*testing.T, []string) *tab) *tab {
+	t.Helper()
+	harmless := make([]string, len(names))
+	for n := range names {
+		harmless[n] = "name" + string(rune('a'+n))
+	}
+	const elements = `[...document.querySelectorAll("*")].map((e) => e.tagName + " " + e.getAttributeNames().sort())`
+	want, p := eval[[]string](show(t, harmless), elements), show(t, names)
+	if got := eval[[]string](p, elements); !slices.Equal(got, want) {
+		t.Errorf("the elements are\n%q, want\n%q", got, want)
+	}
+	p.untilTrue("nothing has run", `window.pwned === undefined && /^(\(\d+\) )?Informers$/.test(document.title)`)
+	return p
 }
 
 // browsers returns a text of hostile as the page represents it at the edge of an element.

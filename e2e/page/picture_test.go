@@ -14,7 +14,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/chromedp/cdproto/emulation"
 	"github.com/chromedp/chromedp"
 )
 
@@ -27,9 +26,7 @@ func TestThePictureOfThePageIsTelling(t *testing.T) {
 	}
 	p := newTab(t)
 	p.resize(1200, 600, scale)
-	command(p, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{
-		Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: "light"}},
-	})
+	p.prefer("light")
 	p.do(chromedp.Navigate(newTroubled(t)))
 	telling := func(c content) bool {
 		return inTrouble(c) && c.watcher("dns").state() == "behind" && c.watcher("audit").state() == "blocked"

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/chromedp/cdproto/cdp"
+	"github.com/chromedp/cdproto/emulation"
 	"github.com/chromedp/cdproto/log"
 	"github.com/chromedp/cdproto/network"
 	"github.com/chromedp/cdproto/page"
@@ -131,6 +132,14 @@ func (p *tab) navigated() int {
 func (p *tab) resize(width, height int64, scale float64) {
 	p.t.Helper()
 	p.do(chromedp.EmulateViewport(width, height, chromedp.EmulateScale(scale)))
+}
+
+// prefer has the page shown in a color scheme.
+func (p *tab) prefer(scheme string) {
+	p.t.Helper()
+	command(p, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{
+		Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: scheme}},
+	})
 }
 
 // do runs steps in the tab.

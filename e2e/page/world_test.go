@@ -185,9 +185,7 @@ func newShop(t *testing.T) *shop {
 		t.Fatal(err)
 	}
 	for s.group.Health()["Secret"].(informer.Health).SourceError == nil {
-		select {
-		case <-time.After(between):
-		case <-ctx.Done():
+		if takes(between)(ctx); ctx.Err() != nil {
 			t.Fatal("the secrets are not forbidden")
 		}
 	}
@@ -228,23 +226,16 @@ func newTroubled(t *testing.T) (address string) {
 	forbid(w)
 	w.run()
 
-	stop, stopped := make(chan struct{}), make(chan struct{})
-	t.Cleanup(func() {
-		close(stop)
-		<-stopped
-	})
-	go func() {
-		defer close(stopped)
-		churn(pods, stop)
-	}()
+	ctx, stop := context.WithCancel(context.Background())
+	var churning sync.WaitGroup
+	churning.Go(func() { churn(ctx, pods) })
+	t.Cleanup(func() { stop(); churning.Wait() })
 	return w.page()
 }
 
-// churn changes pods until stop is closed: usually a few at a time, and sometimes many.
-func churn(pods *informertest.Source[*corev1.Pod], stop <-chan struct{}) {
-	ticker := time.NewTicker(250 * time.Millisecond)
-	defer ticker.Stop()
-	for n := 0; ; n++ {
+// churn changes pods until ctx ends: usually a few at a time, and sometimes many.
+func churn(ctx context.Context, pods *informertest.Source[*corev1.Pod]) {
+	for n := 0; ctx.Err() == nil; n++ {
 		changes := 4
 		if n%28 == 4 { // every seven seconds
 			changes = 400
@@ -253,10 +244,6 @@ func churn(pods *informertest.Source[*corev1.Pod], stop <-chan struct{}) {
 			i := rand.IntN(120)
 			pods.Apply(pod(fmt.Sprintf("%s-%02d", []string{"cart", "checkout", "search"}[i%3], i/3), rand.Int()))
 		}
-		select {
-		case <-ticker.C:
-		case <-stop:
-			return
-		}
+		takes(250 * time.Millisecond)(ctx)
 	}
 }

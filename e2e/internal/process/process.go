@@ -53,7 +53,7 @@ func Start(cmd *exec.Cmd) (*Process, error) {
 	return p, nil
 }
 
-// Self starts this program in one of its lab.Roles. What it prints goes to out, which may be nil.
+// Self starts this program in one of its lab.Roles. Its output goes to out, which may be nil.
 func Self(role string, argument any, out io.Writer) (*Process, error) {
 	program, err := os.Executable()
 	if err != nil {
