@@ -1,0 +1,80 @@
+package valkey_test
+
+import (
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/customcacheinformer/informer"
+	"github.com/customcacheinformer/informer/informertest"
+	"github.com/customcacheinformer/informer/internal/testkit"
+	"github.com/customcacheinformer/informer/share"
+	"github.com/customcacheinformer/informer/store/valkey"
+	"github.com/customcacheinformer/informer/store/valkey/internal/server"
+)
+
+// TestPairsOfAServer shows rows of docs/together.md: writers, and then readers of what they write.
+func TestPairsOfAServer(t *testing.T) {
+	srv := server.Start(t)
+	wire := &testkit.Wire{Source: informertest.NewSource(testkit.Object("a", "1"))}
+	configMaps := kubernetes.NewForConfigOrDie(wire.Config()).CoreV1().ConfigMaps
+	with := func(change func(*testkit.Options)) (opts testkit.Options) {
+		opts = testkit.Options{Share: share.New(), Omit: []string{"metadata.labels"}, Transform: func(obj testkit.ConfigMap) (testkit.ConfigMap, error) {
+			obj.Annotations = map[string]string{"transformed": "yes"}
+			return obj, nil
+		}}
+		change(&opts)
+		return opts
+	}
+	// has runs an informer and waits for the object.
+	has := func(t *testing.T, inf *testkit.Informer, err error, framed bool) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+		informertest.Run(t, inf)
+		objs, err := inf.List("", nil)
+		if err != nil || len(objs) != 1 || objs[0].Labels != nil || objs[0].Annotations["transformed"] != "yes" {
+			t.Errorf("%v, %v", objs, err)
+		}
+		if n := inf.Health().Decoding.Objects; (n > 0) != framed {
+			t.Errorf("%d objects were decoded as they arrived", n)
+		}
+	}
+	for name, newWriter := range map[string]func(testkit.Options) (*testkit.Informer, error){
+		"alone": func(opts testkit.Options) (*testkit.Informer, error) { return informer.New(configMaps(""), opts) },
+		"namespaces": func(opts testkit.Options) (*testkit.Informer, error) {
+			return informer.NewInNamespaces(configMaps, []string{"default"}, opts)
+		},
+		"clusters": func(opts testkit.Options) (*testkit.Informer, error) {
+			inf, err := informer.NewOverClusters(opts, informer.ClusterOptions{})
+			if err == nil {
+				err = inf.Engage("east", informer.ClusterSource{Source: informer.ListWatch(configMaps(""))})
+			}
+			return inf.CustomCacheInformer, err
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			identity := newIdentity()
+			store := open(t, srv.Client(), &corev1.ConfigMap{}, valkey.Options{Identity: identity})
+			writer, err := newWriter(with(func(o *testkit.Options) { o.Durable = store }))
+			has(t, writer, err, true)
+			if name != "alone" { // the store has a version for each of them
+				if _, err := newSource(t, srv.Client(), identity).List(metav1.ListOptions{}); err == nil || !strings.Contains(err.Error(), "the writer has not listed yet") {
+					t.Errorf("a reader gets %v", err)
+				}
+				return
+			}
+			for _, durable := range []informer.Durable{nil, informertest.NewDurable()} {
+				reader, err := informer.NewFrom(newSource(t, srv.Client(), identity), with(func(o *testkit.Options) { o.Durable = durable }))
+				has(t, reader, err, false)
+				if _, err := reader.Snapshot(); (err == nil) != (durable == nil) {
+					t.Errorf("a snapshot: %v", err)
+				}
+			}
+		})
+	}
+}
