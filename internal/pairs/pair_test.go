@@ -204,6 +204,7 @@ func (p *pair) works(t *testing.T) error {
 		informertest.Run(t, &group)
 	}
 	time.Sleep(time.Minute)
+	synctest.Wait()
 	objs := p.objects()
 	if len(objs) != 1 {
 		return fmt.Errorf("%d objects: %w", len(objs), p.health().SourceError)
