@@ -17,8 +17,6 @@ import (
 	"github.com/customcacheinformer/informer/informertest"
 )
 
-func quiet(context.Context, error) {}
-
 // TestNoRetryIsForgotten runs on real goroutines and real time. client-go's delaying queue
 // drops a delay if an earlier one for the same key is about to end.
 func TestNoRetryIsForgotten(t *testing.T) {
@@ -130,24 +128,6 @@ func TestADeleteThatStandsForSeveralEventsOfASelectionSaysSo(t *testing.T) {
 		synctest.Wait()
 		if len(told) != 2 || told[1].Type != informer.EventDeleted || !told[1].Merged {
 			t.Errorf("the events: %+v", told)
-		}
-	})
-}
-
-func TestOnSyncedIsNotCalledAfterRemove(t *testing.T) {
-	eachQueue(t, func(t *testing.T, queue informer.QueueKind) {
-		inf := newInformer(t, informertest.NewSource(object("a", "")), options{Queue: queue})
-		called := false
-		reg := addWatcher(t, inf, informer.WatcherFunc[configMap](func(ctx context.Context, _ event) error {
-			<-ctx.Done()
-			return ctx.Err()
-		}), informer.WatcherOptions{Workers: 2, OnSynced: func(context.Context) { called = true }})
-		start(t, inf)
-		sleepBubble(time.Second)
-		reg.Remove()
-		<-reg.Stopped()
-		if called || reg.Stats().Synced {
-			t.Error("synced after Remove")
 		}
 	})
 }

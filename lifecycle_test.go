@@ -3,7 +3,6 @@ package informer_test
 import (
 	"context"
 	"errors"
-	"fmt"
 	"strings"
 	"sync"
 	"testing"
@@ -12,6 +11,7 @@ import (
 
 	"github.com/customcacheinformer/informer"
 	"github.com/customcacheinformer/informer/informertest"
+	"github.com/customcacheinformer/informer/internal/channel"
 )
 
 func TestRunTwiceIsAnErrorAtOnce(t *testing.T) {
@@ -58,23 +58,22 @@ func TestAfterTheStopEverythingSaysSo(t *testing.T) {
 		inf := newInformer(t, src, options{Queue: queue})
 		var r recorder
 		reg := addWatcher(t, inf, &r, informer.WatcherOptions{})
-		stop := start(t, inf)
-		<-reg.Synced()
+		stop := informertest.Run(t, inf)
 		stop()
 		<-reg.Stopped()
 		src.Apply(object("a", "2"))
 		synctest.Wait()
 		r.Expect(t, "added default/a")
 		r.Expect(t)
-		if _, err := inf.AddWatcher(&r, informer.WatcherOptions{}); !errors.Is(err, informer.ErrStopped) {
-			t.Errorf("AddWatcher: %v", err)
-		}
-		if err := inf.WaitForVersion(t.Context(), "", "999999"); !errors.Is(err, informer.ErrStopped) {
-			t.Errorf("WaitForVersion: %v", err)
-		}
-		never := func(configMap, bool) bool { return false }
-		if err := inf.WaitFor(t.Context(), keyOf("a"), never); !errors.Is(err, informer.ErrStopped) {
-			t.Errorf("WaitFor: %v", err)
+		_, add := inf.AddWatcher(&r, informer.WatcherOptions{})
+		for what, err := range map[string]error{
+			"AddWatcher":     add,
+			"WaitForVersion": inf.WaitForVersion(t.Context(), "", "999999"),
+			"WaitFor":        inf.WaitFor(t.Context(), keyOf("a"), func(configMap, bool) bool { return false }),
+		} {
+			if !errors.Is(err, informer.ErrStopped) {
+				t.Errorf("%s: %v", what, err)
+			}
 		}
 		if err := inf.WaitForSync(t.Context()); err != nil {
 			t.Errorf("it had synced, and WaitForSync returned %v", err)
@@ -90,49 +89,50 @@ func TestAfterTheStopEverythingSaysSo(t *testing.T) {
 }
 
 func TestRemoveEndsTheCallsAndTheirCtx(t *testing.T) {
-	eachQueue(t, func(t *testing.T, queue informer.QueueKind) {
-		src := informertest.NewSource(object("a", "1"))
-		inf := newInformer(t, src, options{Queue: queue})
-		called := make(chan struct{}, 1)
-		cancelled, release := false, make(chan struct{})
-		r := recorder{Hook: func(ctx context.Context, _ event) error {
-			called <- struct{}{}
-			<-ctx.Done() // ends although the informer keeps running
-			cancelled = true
-			<-release
-			return nil
-		}}
-		reg := addWatcher(t, inf, &r, informer.WatcherOptions{})
-		start(t, inf)
-		<-called
-		src.Apply(object("b", "1")) // this event waits, and is dropped
-		synctest.Wait()
-		reg.Remove()
-		reg.Remove()
-		synctest.Wait()
-		if !cancelled {
-			t.Error("the ctx of the call is still alive")
-		}
-		select {
-		case <-reg.Stopped():
-			t.Error("stopped while a call is under way")
-		default:
-		}
-		close(release)
-		<-reg.Stopped()
-		synctest.Wait()
-		if got := len(r.Events()); got != 1 {
-			t.Errorf("%d calls, the second after Remove", got)
-		}
-		if err := inf.WaitForSync(t.Context()); err != nil {
-			t.Error(err)
-		}
-	})
+	for name, opts := range map[string]informer.WatcherOptions{"plain": {}, "retry": {Retry: always}} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				src := informertest.NewSource(object("a", "1"))
+				inf := newInformer(t, src, options{}) // a report would fail the test
+				called, cancelled, release := make(chan struct{}, 1), false, make(chan struct{})
+				r := recorder{Hook: func(ctx context.Context, _ event) error {
+					called <- struct{}{}
+					<-ctx.Done() // ends although the informer keeps running
+					cancelled = true
+					<-release
+					return ctx.Err()
+				}}
+				opts.OnSynced = func(context.Context) { t.Error("OnSynced is called after Remove") }
+				reg := addWatcher(t, inf, &r, opts)
+				start(t, inf)
+				<-called
+				src.Apply(object("b", "1")) // this event waits, and is dropped
+				synced := make(chan error, 1)
+				go func() { synced <- inf.WaitForSync(t.Context()) }()
+				synctest.Wait()
+				reg.Remove()
+				reg.Remove()
+				if err := <-synced; err != nil {
+					t.Errorf("WaitForSync, which waited for the watcher: %v", err)
+				}
+				synctest.Wait()
+				if !cancelled || channel.Closed(reg.Stopped()) {
+					t.Errorf("during the call: its ctx has ended: %v, Stopped: %v", cancelled, channel.Closed(reg.Stopped()))
+				}
+				close(release)
+				<-reg.Stopped()
+				synctest.Wait()
+				if got := len(r.Events()); got != 1 || channel.Closed(reg.Synced()) || reg.Stats().Synced {
+					t.Errorf("%d calls, the second after Remove; stats: %+v", got, reg.Stats())
+				}
+			})
+		})
+	}
 }
 
 func TestRemoveBeforeRunEndsTheRegistrationAtOnce(t *testing.T) {
-	eachQueue(t, func(t *testing.T, queue informer.QueueKind) {
-		inf := newInformer(t, informertest.NewSource(object("a", "1")), options{Queue: queue})
+	synctest.Test(t, func(t *testing.T) {
+		inf := newInformer(t, informertest.NewSource(object("a", "1")), options{})
 		var r recorder
 		reg := addWatcher(t, inf, &r, informer.WatcherOptions{})
 		reg.Remove()
@@ -144,17 +144,14 @@ func TestRemoveBeforeRunEndsTheRegistrationAtOnce(t *testing.T) {
 }
 
 func TestAWatcherThatIsRemovedInOnSyncedIsNeverSynced(t *testing.T) {
-	eachQueue(t, func(t *testing.T, queue informer.QueueKind) {
-		inf := newInformer(t, informertest.NewSource(object("a", "1")), options{Queue: queue})
-		var r recorder
+	synctest.Test(t, func(t *testing.T) {
+		inf := newInformer(t, informertest.NewSource(object("a", "1")), options{})
 		var reg *informer.Registration
-		reg = addWatcher(t, inf, &r, informer.WatcherOptions{OnSynced: func(context.Context) { reg.Remove() }})
+		reg = addWatcher(t, inf, &recorder{}, informer.WatcherOptions{OnSynced: func(context.Context) { reg.Remove() }})
 		informertest.Run(t, inf)
 		<-reg.Stopped()
-		select {
-		case <-reg.Synced():
+		if channel.Closed(reg.Synced()) {
 			t.Error("Synced is closed")
-		default:
 		}
 	})
 }
@@ -166,27 +163,17 @@ func TestACallbackMayAddRemoveAndStop(t *testing.T) {
 		var inner recorder
 		var reg *informer.Registration
 		ctx, stop := context.WithCancel(t.Context())
-		outer := recorder{Hook: func(_ context.Context, e event) error {
-			switch e.Type {
-			case informer.EventAdded:
-				if _, err := inf.AddWatcher(&inner, informer.WatcherOptions{}); err != nil {
-					t.Error(err)
-				}
-			case informer.EventUpdated:
-				reg.Remove()
-			case informer.EventDeleted:
-				t.Error("called after it had removed itself")
-			}
-			return nil
-		}}
-		reg = addWatcher(t, inf, &outer, informer.WatcherOptions{})
-		last := recorder{Hook: func(_ context.Context, e event) error {
-			if e.Type == informer.EventDeleted {
-				stop()
-			}
-			return nil
-		}}
-		addWatcher(t, inf, &last, informer.WatcherOptions{})
+		reg = addWatcher(t, inf, informer.WatcherFuncs[configMap]{
+			AddFunc: func(context.Context, event) error {
+				_, err := inf.AddWatcher(&inner, informer.WatcherOptions{})
+				return err
+			},
+			UpdateFunc: func(context.Context, event) error { reg.Remove(); return nil },
+			DeleteFunc: func(context.Context, event) error { return errors.New("called after it had removed itself") },
+		}, informer.WatcherOptions{})
+		addWatcher(t, inf, informer.WatcherFuncs[configMap]{
+			DeleteFunc: func(context.Context, event) error { stop(); return nil },
+		}, informer.WatcherOptions{})
 		done := make(chan error)
 		go func() { done <- inf.Run(ctx) }()
 		inner.Expect(t, "added default/a")
@@ -205,21 +192,15 @@ func TestRunWaitsForACallThatIsUnderWay(t *testing.T) {
 		called, release := make(chan struct{}, 2), make(chan struct{})
 		r := recorder{Hook: func(context.Context, event) error { called <- struct{}{}; <-release; return nil }}
 		addWatcher(t, inf, &r, informer.WatcherOptions{})
-		ctx, cancel := context.WithCancel(t.Context())
-		done := make(chan error)
-		go func() { done <- inf.Run(ctx) }()
+		stop, stopped := start(t, inf), make(chan struct{})
 		<-called
-		cancel()
+		go func() { stop(); close(stopped) }()
 		synctest.Wait()
-		select {
-		case err := <-done:
-			t.Errorf("Run returned %v while a watcher is being called", err)
-		default:
+		if channel.Closed(stopped) {
+			t.Error("Run has returned while a watcher is being called")
 		}
 		close(release)
-		if err := <-done; err != nil {
-			t.Error(err)
-		}
+		<-stopped
 		if got := len(r.Events()); got != 1 {
 			t.Errorf("%d calls, of which the informer should have dropped the second", got)
 		}
@@ -245,35 +226,6 @@ func TestWaitingInOnesOwnCallbackIsAnErrorAtOnce(t *testing.T) {
 		if len(errs) != 2 || errs[1] == nil {
 			t.Errorf("in a later watcher it returned %v", errs[1:])
 		}
-	})
-}
-
-func TestABlockedWatcherDelaysNobodyAndLosesNothing(t *testing.T) {
-	eachQueue(t, func(t *testing.T, queue informer.QueueKind) {
-		const changes = 3000
-		src := informertest.NewSource(object("a", "0"))
-		inf := newInformer(t, src, options{Queue: queue})
-		release := make(chan struct{})
-		blocked := recorder{Hook: func(context.Context, event) error { <-release; return nil }}
-		reg := addWatcher(t, inf, &blocked, informer.WatcherOptions{MaxBacklog: -1})
-		var free recorder
-		addWatcher(t, inf, &free, informer.WatcherOptions{MaxBacklog: -1})
-		start(t, inf)
-		begin := time.Now()
-		want := []string{"added default/a"}
-		free.Expect(t, want...)
-		for n := range changes {
-			src.Apply(object("a", fmt.Sprint(n+1)))
-			free.Expect(t, "updated default/a")
-			want = append(want, "updated default/a")
-		}
-		if took := time.Since(begin); took > 0 {
-			t.Errorf("with another watcher blocked, %d events took %v", changes, took)
-		}
-		close(release)
-		blocked.Expect(t, want...)
-		checkView(t, &blocked, src)
-		<-reg.Synced()
 	})
 }
 

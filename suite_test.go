@@ -31,6 +31,7 @@ var (
 	newPlainStore = testkit.NewPlainStore
 	object        = testkit.Object
 	opened        = testkit.Opened
+	quiet         = testkit.Ignore
 	queues        = testkit.Queues
 	runWith       = testkit.RunWith
 	sleepBubble   = testkit.SleepBubble
@@ -38,5 +39,6 @@ var (
 	start         = testkit.Start
 	startWith     = testkit.StartWith
 	unreachable   = testkit.Unreachable
+	watched       = testkit.Watched
 	within        = testkit.Within
 )
