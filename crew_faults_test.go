@@ -4,14 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math"
 	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
-
-	"k8s.io/client-go/tools/cache"
 
 	"github.com/customcacheinformer/informer"
 	"github.com/customcacheinformer/informer/informertest"
@@ -78,9 +75,9 @@ func TestNoRetryIsForgotten(t *testing.T) {
 }
 
 func TestANestedSelectionIsToldOfTheEndToo(t *testing.T) {
-	eachQueue(t, func(t *testing.T, queue informer.QueueKind) {
+	synctest.Test(t, func(t *testing.T) {
 		src := informertest.NewSource(object("a", "AB"))
-		inf := newInformer(t, src, options{Queue: queue, ErrorHandler: quiet})
+		inf := newInformer(t, src, options{ErrorHandler: quiet})
 		has, fail := false, false
 		w := informer.WatcherFunc[configMap](func(_ context.Context, e event) error {
 			if fail {
@@ -133,65 +130,32 @@ func TestADeleteThatStandsForSeveralEventsOfASelectionSaysSo(t *testing.T) {
 }
 
 func TestWithRetryAloneThereIsOneCallAtATime(t *testing.T) {
-	eachQueue(t, func(t *testing.T, queue informer.QueueKind) {
+	synctest.Test(t, func(t *testing.T) {
 		src := informertest.NewSource(object("a", "1"))
 		store := newPlainStore(src.Objects()...)
-		src.SetFaults(informertest.Faults{ListDelay: 10*time.Second + 300*time.Millisecond})
-		inf := newInformer(t, src, options{Queue: queue, Store: store, WatchList: informer.WatchListOff, ErrorHandler: quiet})
+		src.SetFaults(informertest.Faults{ListDelay: 10*time.Second + 300*time.Millisecond}) // so that OnSynced comes between retries
+		inf := newInformer(t, src, options{Store: store, WatchList: informer.WatchListOff, ErrorHandler: quiet})
 		var in atomic.Int32
-		call := func() {
+		call := func(context.Context) {
 			if in.Add(1) > 1 {
 				t.Error("two calls at the same time")
 			}
 			time.Sleep(time.Second)
 			in.Add(-1)
 		}
-		reg := addWatcher(t, inf, informer.WatcherFunc[configMap](func(context.Context, event) error {
-			call()
+		reg := addWatcher(t, inf, informer.WatcherFunc[configMap](func(ctx context.Context, _ event) error {
+			call(ctx)
 			return errors.New("no luck")
-		}), informer.WatcherOptions{Retry: always, OnSynced: func(context.Context) { call() }})
+		}), informer.WatcherOptions{Retry: always, OnSynced: call})
 		start(t, inf)
 		<-reg.Synced()
 		sleepBubble(time.Minute)
 	})
 }
 
-func TestWithWorkersSyncedWaitsForTheFirstListToo(t *testing.T) {
-	eachQueue(t, func(t *testing.T, queue informer.QueueKind) {
-		src := informertest.NewSource(object("a", "1"))
-		store := newPlainStore(src.Objects()...)
-		src.Apply(object("a", "2"))
-		inf := newInformer(t, src, options{Queue: queue, Store: store})
-		var last atomic.Pointer[string]
-		reg := addWatcher(t, inf, informer.WatcherFunc[configMap](func(_ context.Context, e event) error {
-			time.Sleep(time.Second)
-			value := e.New.Data["value"]
-			last.Store(&value)
-			return nil
-		}), informer.WatcherOptions{Workers: 2})
-		start(t, inf)
-		<-reg.Synced()
-		if got := *last.Load(); got != "2" {
-			t.Errorf("synced with value %q, want 2", got)
-		}
-	})
-}
-
-func TestAWaitOfCenturiesIsNoneAtAll(t *testing.T) {
-	eachQueue(t, func(t *testing.T, queue informer.QueueKind) {
-		a := &attempts{failures: map[string]int{"1": 1}}
-		src, _, _ := retried(t, queue, a, informer.WatcherOptions{Retry: func(int, error) (time.Duration, bool) { return math.MaxInt64, true }})
-		src.Apply(object("a", "1"))
-		sleepBubble(time.Second)
-		src.Apply(object("a", "2"))
-		sleepBubble(24 * hour)
-		a.check(t, attempt{0, "added a 1"})
-	})
-}
-
 func TestADrainBeforeTheStartIsOverAtOnce(t *testing.T) {
-	eachQueue(t, func(t *testing.T, queue informer.QueueKind) {
-		inf := newInformer(t, informertest.NewSource(object("a", "")), options{Queue: queue, DrainTimeout: time.Hour})
+	synctest.Test(t, func(t *testing.T) {
+		inf := newInformer(t, informertest.NewSource(object("a", "")), options{DrainTimeout: time.Hour})
 		addWatcher(t, inf, &recorder{}, informer.WatcherOptions{})
 		release := make(chan struct{})
 		informer.HoldListeners(inf, release)
@@ -209,11 +173,10 @@ func TestADrainBeforeTheStartIsOverAtOnce(t *testing.T) {
 }
 
 // hangingList is a store whose List reads the objects at once. If gate is set, List returns them
-// only when that channel is closed. Add fails while full is set.
+// only when that channel is closed.
 type hangingList struct {
-	cache.Store
+	*informertest.Store
 	gate atomic.Pointer[chan struct{}]
-	full atomic.Bool
 }
 
 func (s *hangingList) List() []any {
@@ -224,17 +187,10 @@ func (s *hangingList) List() []any {
 	return all
 }
 
-func (s *hangingList) Add(obj any) error {
-	if s.full.Load() {
-		return errors.New("disk full")
-	}
-	return s.Store.Add(obj)
-}
-
 func TestAResyncThatCannotBeDoesNotEndTheDrain(t *testing.T) {
 	eachQueue(t, func(t *testing.T, queue informer.QueueKind) {
 		src := informertest.NewSource(object("a", ""))
-		store := &hangingList{Store: cache.NewStore(cache.MetaNamespaceKeyFunc)}
+		store := &hangingList{Store: informertest.NewStore(nil)}
 		var j journal
 		inf := newInformer(t, src, options{Queue: queue, Store: store, DrainTimeout: time.Hour, ErrorHandler: quiet, Observer: j.observer()})
 		var r recorder
@@ -247,7 +203,7 @@ func TestAResyncThatCannotBeDoesNotEndTheDrain(t *testing.T) {
 		sleepBubble(40 * time.Second) // now the resync lists the store
 		src.Apply(object("b", ""))
 		synctest.Wait()
-		store.full.Store(true)
+		store.Fail(func(string, string) error { return errors.New("disk full") })
 		src.Apply(object("c", ""))
 		synctest.Wait()
 		close(gate)
@@ -260,9 +216,9 @@ func TestAResyncThatCannotBeDoesNotEndTheDrain(t *testing.T) {
 }
 
 func TestARetryThatWasDecidedBeforeTheDrainIsCutShort(t *testing.T) {
-	eachQueue(t, func(t *testing.T, queue informer.QueueKind) {
+	synctest.Test(t, func(t *testing.T) {
 		inf := newInformer(t, informertest.NewSource(object("a", "")), options{
-			Queue: queue, DrainTimeout: time.Minute, ErrorHandler: func(context.Context, error) { time.Sleep(time.Second) },
+			DrainTimeout: time.Minute, ErrorHandler: func(context.Context, error) { time.Sleep(time.Second) },
 		})
 		calls := 0
 		addWatcher(t, inf, informer.WatcherFunc[configMap](func(context.Context, event) error {
@@ -270,7 +226,7 @@ func TestARetryThatWasDecidedBeforeTheDrainIsCutShort(t *testing.T) {
 				return errors.New("no luck")
 			}
 			return nil
-		}), informer.WatcherOptions{Retry: func(int, error) (time.Duration, bool) { return time.Hour, true }})
+		}), informer.WatcherOptions{Retry: informer.Backoff(time.Hour, time.Hour, 0)})
 		stop := start(t, inf)
 		<-inf.Synced()
 		sleepBubble(time.Second / 2) // the error handler still runs; the retry is already decided
@@ -282,19 +238,18 @@ func TestARetryThatWasDecidedBeforeTheDrainIsCutShort(t *testing.T) {
 	})
 }
 
-func TestWhatHoldsUpTheStopIsNamedRightly(t *testing.T) {
-	eachQueue(t, func(t *testing.T, queue informer.QueueKind) {
-		for _, workers := range []int{0, 2} {
+func TestWaitForSyncNamesTheCallOfOnSynced(t *testing.T) {
+	for _, workers := range []int{0, 2} {
+		synctest.Test(t, func(t *testing.T) {
 			hold := make(chan struct{})
-			inf := newInformer(t, informertest.NewSource(object("a", "")), options{Queue: queue})
+			inf := newInformer(t, informertest.NewSource(object("a", "")), options{})
 			addWatcher(t, inf, &recorder{}, informer.WatcherOptions{Name: "w", Workers: workers, OnSynced: func(context.Context) { <-hold }})
 			start(t, inf)
-			<-inf.Synced()
 			err := inf.WaitForSync(within(t, time.Minute))
 			if err == nil || !strings.Contains(err.Error(), `watcher "w" (called for OnSynced)`) {
 				t.Errorf("%d workers: %v", workers, err)
 			}
 			close(hold)
-		}
-	})
+		})
+	}
 }

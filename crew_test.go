@@ -1,10 +1,14 @@
 package informer_test
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"math/rand/v2"
+	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -40,15 +44,12 @@ func TestWorkersHandleManyObjectsAtOnceAndNeverOneTwice(t *testing.T) {
 		}}
 		reg := addWatcher(t, inf, &r, informer.WatcherOptions{Workers: workers})
 		informertest.Run(t, inf)
-		begun := time.Now()
 		for n := range objects {
 			src.Apply(object(fmt.Sprint("o", n), "first"))
 		}
-		for reg.Stats().Pending > 0 || len(r.View()) < objects {
-			sleepBubble(time.Millisecond)
-		}
-		if took, want := time.Since(begun), (objects/workers+2)*time.Millisecond; took > want {
-			t.Errorf("%d objects, 1 ms each, took %d workers %v", objects, workers, took)
+		sleepBubble((objects/workers + 2) * time.Millisecond)
+		if s := reg.Stats(); s.Pending > 0 || len(r.View()) < objects || most != workers {
+			t.Errorf("%d objects of 1 ms each, %d of them at once: %+v", len(r.View()), most, s)
 		}
 		for n := range rounds * objects {
 			if n%7 == 6 {
@@ -71,223 +72,165 @@ func TestWorkersHandleManyObjectsAtOnceAndNeverOneTwice(t *testing.T) {
 	})
 }
 
-// attempt is one call of a watcher.
+// attempt is one call of a watcher, or one change of an object.
 type attempt struct {
 	at   time.Duration
 	what string
 }
 
-// attempts records each call of a watcher. failures holds, for each value of an object, how many
-// calls fail.
-type attempts struct {
-	begun    time.Time
-	failures map[string]int
-	err      error
-	made     []attempt
-}
-
-func (a *attempts) handle(_ context.Context, e event) error {
-	value := e.Object().Data["value"]
-	a.made = append(a.made, attempt{time.Since(a.begun), fmt.Sprintf("%s %s %s", e.Type, e.Key().Name, value)})
-	if a.failures[value] == 0 {
-		return nil
+func TestAnEventThatFailsIsRetried(t *testing.T) {
+	const firstReport = "watcher w: added default/a: no luck, failures 1, gave up false"
+	pause := func(d time.Duration) func(int, error) (time.Duration, bool) {
+		return func(int, error) (time.Duration, bool) { return d, true }
 	}
-	a.failures[value]--
-	return a.err
-}
-
-func (a *attempts) check(t *testing.T, want ...attempt) {
-	t.Helper()
-	if fmt.Sprint(a.made) != fmt.Sprint(want) {
-		t.Errorf("the calls were\n%v, want\n%v", a.made, want)
+	for name, tc := range map[string]struct {
+		retry    func(int, error) (time.Duration, bool)
+		failures map[string]int // how many calls fail, by the value of the object
+		err      error
+		takes    time.Duration // for one call
+		changes  []attempt     // a name and a value, or a name to delete
+		want     []attempt
+		reports  []string
+		stats    informer.WatcherStats // in the end
+	}{
+		"until it succeeds, and the other object does not wait": {
+			retry: always, failures: map[string]int{"1": 3},
+			changes: []attempt{{0, "a 1"}, {0, "b 2"}},
+			want: []attempt{
+				{0, "added a 1"}, {0, "added b 2"}, {time.Second, "added a 1"}, {2 * time.Second, "added a 1"}, {3 * time.Second, "added a 1"},
+			},
+			reports: []string{firstReport},
+			stats:   informer.WatcherStats{Delivered: 2, Retried: 3},
+		},
+		"newer events join the one that waits": {
+			retry: always, failures: map[string]int{"1": 1, "3": 2},
+			changes: []attempt{{0, "a 1"}, {time.Second / 2, "a 2"}, {time.Second * 3 / 4, "a 3"}},
+			want:    []attempt{{0, "added a 1"}, {time.Second, "added a 3"}, {2 * time.Second, "added a 3"}, {3 * time.Second, "added a 3"}},
+			reports: []string{firstReport, firstReport}, // a new count
+			stats:   informer.WatcherStats{Delivered: 1, Merged: 2, Retried: 2}, // a merged event is another one
+		},
+		"an event that comes during the call waits too": {
+			retry: pause(hour), failures: map[string]int{"1": 1}, takes: time.Minute,
+			changes: []attempt{{0, "a 1"}, {time.Second, "a 2"}},
+			want:    []attempt{{0, "added a 1"}, {hour + time.Minute, "added a 2"}},
+			reports: []string{firstReport},
+			stats:   informer.WatcherStats{Delivered: 1, Merged: 1},
+		},
+		"the delete of an object whose add failed comes": {
+			retry: always, failures: map[string]int{"1": 1},
+			changes: []attempt{{0, "a 1"}, {time.Second / 2, "a"}},
+			want:    []attempt{{0, "added a 1"}, {time.Second, "deleted a 1"}},
+			reports: []string{firstReport},
+			stats:   informer.WatcherStats{Delivered: 1, Merged: 1},
+		},
+		"ErrPermanent ends the retries": {
+			retry: always, failures: map[string]int{"1": 5}, err: fmt.Errorf("not like this: %w", informer.ErrPermanent),
+			changes: []attempt{{0, "a 1"}, {hour, "a 2"}},
+			want:    []attempt{{0, "added a 1"}, {hour, "updated a 2"}},
+			reports: []string{"watcher w: added default/a: not like this: permanent failure (given up), failures 1, gave up true"},
+			stats:   informer.WatcherStats{Delivered: 1, Failed: 1},
+		},
+		"giving up is reported": {
+			retry:    func(failures int, _ error) (time.Duration, bool) { return time.Second, failures < 3 },
+			failures: map[string]int{"1": 99},
+			changes:  []attempt{{0, "a 1"}},
+			want:     []attempt{{0, "added a 1"}, {time.Second, "added a 1"}, {2 * time.Second, "added a 1"}},
+			reports:  []string{firstReport, "watcher w: added default/a: no luck (given up after 3 failures), failures 3, gave up true"},
+			stats:    informer.WatcherStats{Failed: 1, Retried: 2},
+		},
+		"a wait of centuries is none at all": {
+			retry: pause(math.MaxInt64), failures: map[string]int{"1": 1},
+			changes: []attempt{{0, "a 1"}, {time.Second, "a 2"}},
+			want:    []attempt{{0, "added a 1"}},
+			reports: []string{firstReport},
+			stats:   informer.WatcherStats{Pending: 1, Merged: 1},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var errs errorLog
+				src := informertest.NewSource[configMap]()
+				inf := newInformer(t, src, options{ErrorHandler: errs.Handle})
+				var made []attempt
+				begun := time.Now()
+				reg := addWatcher(t, inf, informer.WatcherFunc[configMap](func(_ context.Context, e event) error {
+					value := e.Object().Data["value"]
+					made = append(made, attempt{time.Since(begun), fmt.Sprintf("%s %s %s", e.Type, e.Key().Name, value)})
+					time.Sleep(tc.takes)
+					if tc.failures[value]--; tc.failures[value] < 0 {
+						return nil
+					}
+					return cmp.Or(tc.err, errors.New("no luck"))
+				}), informer.WatcherOptions{Name: "w", Retry: tc.retry})
+				informertest.Run(t, inf)
+				for _, c := range tc.changes {
+					sleepBubble(time.Until(begun.Add(c.at)))
+					if name, value, apply := strings.Cut(c.what, " "); apply {
+						src.Apply(object(name, value))
+					} else if _, err := src.Delete(keyOf(name)); err != nil {
+						t.Fatal(err)
+					}
+					synctest.Wait()
+				}
+				if s := reg.Stats(); tc.err == nil && s.Pending == 0 {
+					t.Errorf("nothing waits after the last change: %+v", s)
+				}
+				sleepBubble(24 * hour)
+				if !slices.Equal(made, tc.want) {
+					t.Errorf("the calls were\n%v, want\n%v", made, tc.want)
+				}
+				var reports []string
+				for _, err := range errs.Take() {
+					var failed *informer.EventError
+					if !errors.As(err, &failed) {
+						t.Fatalf("reported %v", err)
+					}
+					reports = append(reports, fmt.Sprintf("%v, failures %d, gave up %v", err, failed.Failures, failed.GaveUp))
+				}
+				if !slices.Equal(reports, tc.reports) {
+					t.Errorf("reported\n%q, want\n%q", reports, tc.reports)
+				}
+				s := reg.Stats()
+				if got := (informer.WatcherStats{Pending: s.Pending, Delivered: s.Delivered, Failed: s.Failed, Retried: s.Retried, Merged: s.Merged}); got != tc.stats {
+					t.Errorf("in the end: %+v, want %+v", got, tc.stats)
+				}
+			})
+		})
 	}
-	a.made = nil
 }
 
-// retried runs an informer with one watcher, and records the watcher's calls in a. It returns
-// the source, the registration and the reported errors.
-func retried(t *testing.T, queue informer.QueueKind, a *attempts, opts informer.WatcherOptions) (*source, *informer.Registration, *errorLog) {
-	t.Helper()
-	var errs errorLog
-	src := informertest.NewSource[configMap]()
-	inf := newInformer(t, src, options{Queue: queue, ErrorHandler: errs.Handle})
-	a.err = cmpOr(a.err, errors.New("no luck"))
-	reg := addWatcher(t, inf, informer.WatcherFunc[configMap](a.handle), opts)
-	informertest.Run(t, inf)
-	a.begun = time.Now()
-	return src, reg, &errs
-}
-
-func cmpOr(a, b error) error {
-	if a != nil {
-		return a
-	}
-	return b
-}
-
-func TestAnObjectThatFailsThreeTimesIsDeliveredAFourth(t *testing.T) {
-	eachQueue(t, func(t *testing.T, queue informer.QueueKind) {
-		a := &attempts{failures: map[string]int{"1": 3}}
-		src, reg, errs := retried(t, queue, a, informer.WatcherOptions{Retry: informer.Backoff(time.Second, time.Minute, 0)})
-		src.Apply(object("a", "1"))
-		synctest.Wait()
-		src.Apply(object("b", "2"))
-		synctest.Wait()
-		if s := reg.Stats(); s.Pending != 1 || s.Delivered != 1 {
-			t.Errorf("while one object waits for its retry: %+v", s)
-		}
-		sleepBubble(time.Hour)
-		if len(a.made) != 5 || a.made[1] != (attempt{0, "added b 2"}) {
-			t.Fatalf("the other object waited: %v", a.made)
-		}
-		for n, least := range []time.Duration{1: 0, 2: time.Second, 3: 3 * time.Second, 4: 7 * time.Second} {
-			if n == 0 {
-				continue
+// The store has an older state than the first list.
+func TestWithACrewSyncedWaitsForTheFirstListToo(t *testing.T) {
+	for name, opts := range map[string]informer.WatcherOptions{"workers": {Workers: 2}, "retry": {Retry: always}} {
+		eachQueue(t, func(t *testing.T, queue informer.QueueKind) {
+			src := informertest.NewSource(object("a", "1"))
+			store := newPlainStore(src.Objects()...)
+			src.Apply(object("a", "2"))
+			inf := newInformer(t, src, options{Queue: queue, Store: store, ErrorHandler: quiet})
+			r := recorder{Hook: func(context.Context, event) error {
+				time.Sleep(time.Second)
+				if name == "retry" {
+					return errors.New("no luck")
+				}
+				return nil
+			}}
+			reg := addWatcher(t, inf, &r, opts)
+			start(t, inf)
+			<-reg.Synced()
+			if got := r.View()[keyOf("a")].Data["value"]; name == "workers" && got != "2" {
+				t.Errorf("synced with value %q, want 2", got)
 			}
-			c := a.made[n]
-			if n == 1 {
-				c = a.made[0]
+			if n := len(r.Events()); name == "retry" && n != 1 {
+				t.Errorf("synced after %d attempts at an object", n)
 			}
-			if c.what != "added a 1" || c.at < least || c.at > least+least/10+time.Second/10 {
-				t.Errorf("attempt %d is %v, want it at %v or up to a tenth later", n, c, least)
-			}
-		}
-		if s := reg.Stats(); s.Pending != 0 || s.Delivered != 2 || s.Retried != 3 || s.Failed != 0 {
-			t.Errorf("in the end: %+v", s)
-		}
-		checkEventErrors(t, errs, "watcher WatcherFunc-1: added default/a: no luck, failures 1, gave up false")
-	})
-}
-
-func checkEventErrors(t *testing.T, errs *errorLog, want ...string) {
-	t.Helper()
-	var got []string
-	for _, err := range errs.Take() {
-		var failed *informer.EventError
-		if !errors.As(err, &failed) {
-			t.Errorf("reported %v", err)
-			continue
-		}
-		got = append(got, fmt.Sprintf("%v, failures %d, gave up %v", err, failed.Failures, failed.GaveUp))
+		})
 	}
-	if fmt.Sprint(got) != fmt.Sprint(want) {
-		t.Errorf("reported\n%q, want\n%q", got, want)
-	}
-}
-
-func TestANewerEventJoinsTheOneThatWaits(t *testing.T) {
-	eachQueue(t, func(t *testing.T, queue informer.QueueKind) {
-		a := &attempts{failures: map[string]int{"1": 1, "3": 2}}
-		src, reg, errs := retried(t, queue, a, informer.WatcherOptions{Retry: always})
-		src.Apply(object("a", "1"))
-		sleepBubble(time.Second / 2)
-		src.Apply(object("a", "2"))
-		sleepBubble(time.Second / 4)
-		src.Apply(object("a", "3"))
-		sleepBubble(time.Hour)
-		a.check(t, attempt{0, "added a 1"}, attempt{time.Second, "added a 3"}, attempt{2 * time.Second, "added a 3"}, attempt{3 * time.Second, "added a 3"})
-		checkEventErrors(t, errs,
-			"watcher WatcherFunc-1: added default/a: no luck, failures 1, gave up false",
-			"watcher WatcherFunc-1: added default/a: no luck, failures 1, gave up false") // a new count
-		if s := reg.Stats(); s.Pending != 0 || s.Delivered != 1 || s.Merged != 2 {
-			t.Errorf("in the end: %+v", s)
-		}
-	})
-}
-
-func TestAnEventThatComesDuringACallThatFailsWaitsToo(t *testing.T) {
-	eachQueue(t, func(t *testing.T, queue informer.QueueKind) {
-		a := &attempts{failures: map[string]int{"1": 1}}
-		src := informertest.NewSource[configMap]()
-		inf := newInformer(t, src, options{Queue: queue, ErrorHandler: func(context.Context, error) {}})
-		a.err = errors.New("no luck")
-		addWatcher(t, inf, informer.WatcherFunc[configMap](func(ctx context.Context, e event) error {
-			err := a.handle(ctx, e)
-			time.Sleep(time.Minute)
-			return err
-		}), informer.WatcherOptions{Retry: func(int, error) (time.Duration, bool) { return time.Hour, true }})
-		informertest.Run(t, inf)
-		a.begun = time.Now()
-		src.Apply(object("a", "1"))
-		sleepBubble(time.Second)
-		src.Apply(object("a", "2"))
-		sleepBubble(24 * hour)
-		a.check(t, attempt{0, "added a 1"}, attempt{time.Hour + time.Minute, "added a 2"})
-	})
-}
-
-func TestSyncedComesAlsoIfTheFirstAttemptFailsAndSomethingNewerIsThere(t *testing.T) {
-	eachQueue(t, func(t *testing.T, queue informer.QueueKind) {
-		src := informertest.NewSource(object("a", "1"))
-		store := newPlainStore(src.Objects()...)
-		src.Apply(object("a", "2")) // the first list contains this version
-		inf := newInformer(t, src, options{Queue: queue, Store: store, ErrorHandler: func(context.Context, error) {}})
-		calls := 0
-		reg := addWatcher(t, inf, informer.WatcherFunc[configMap](func(context.Context, event) error {
-			time.Sleep(time.Second)
-			if calls++; calls == 1 {
-				return errors.New("no luck")
-			}
-			return nil
-		}), informer.WatcherOptions{Retry: always})
-		informertest.Run(t, inf)
-		if s := reg.Stats(); !s.Synced || calls != 1 {
-			t.Errorf("after %d calls: %+v", calls, s)
-		}
-	})
-}
-
-func TestTheDeleteOfAnObjectWhoseAddFailedComes(t *testing.T) {
-	eachQueue(t, func(t *testing.T, queue informer.QueueKind) {
-		a := &attempts{failures: map[string]int{"1": 1}}
-		src, _, _ := retried(t, queue, a, informer.WatcherOptions{Retry: always})
-		src.Apply(object("a", "1"))
-		sleepBubble(time.Second / 2)
-		_, _ = src.Delete(keyOf("a"))
-		sleepBubble(time.Hour)
-		a.check(t, attempt{0, "added a 1"}, attempt{time.Second, "deleted a 1"})
-	})
-}
-
-func TestErrPermanentEndsTheRetries(t *testing.T) {
-	eachQueue(t, func(t *testing.T, queue informer.QueueKind) {
-		a := &attempts{failures: map[string]int{"1": 5}, err: fmt.Errorf("not like this: %w", informer.ErrPermanent)}
-		src, reg, errs := retried(t, queue, a, informer.WatcherOptions{Retry: always})
-		src.Apply(object("a", "1"))
-		sleepBubble(time.Hour)
-		a.check(t, attempt{0, "added a 1"})
-		checkEventErrors(t, errs, "watcher WatcherFunc-1: added default/a: not like this: permanent failure (given up), failures 1, gave up true")
-		src.Apply(object("a", "2"))
-		sleepBubble(time.Hour)
-		a.check(t, attempt{time.Hour, "updated a 2"})
-		if s := reg.Stats(); s.Failed != 1 || s.Delivered != 1 || s.Pending != 0 {
-			t.Errorf("in the end: %+v", s)
-		}
-	})
-}
-
-func TestGivingUpIsReported(t *testing.T) {
-	eachQueue(t, func(t *testing.T, queue informer.QueueKind) {
-		a := &attempts{failures: map[string]int{"1": 99}}
-		src, reg, errs := retried(t, queue, a, informer.WatcherOptions{Retry: informer.Backoff(time.Second, 2*time.Second, 3)})
-		src.Apply(object("a", "1"))
-		sleepBubble(time.Hour)
-		if len(a.made) != 3 {
-			t.Errorf("%d attempts", len(a.made))
-		}
-		checkEventErrors(t, errs,
-			"watcher WatcherFunc-1: added default/a: no luck, failures 1, gave up false",
-			"watcher WatcherFunc-1: added default/a: no luck (given up after 3 failures), failures 3, gave up true")
-		if s := reg.Stats(); s.Failed != 1 || s.Retried != 2 || s.Pending != 0 {
-			t.Errorf("in the end: %+v", s)
-		}
-	})
 }
 
 func TestSyncedComesAfterOneAttemptAtEverything(t *testing.T) {
 	eachQueue(t, func(t *testing.T, queue informer.QueueKind) {
 		src := informertest.NewSource(object("a", "1"), object("b", "2"), object("c", "3"))
-		inf := newInformer(t, src, options{Queue: queue, ErrorHandler: func(context.Context, error) {}})
+		inf := newInformer(t, src, options{Queue: queue, ErrorHandler: quiet})
 		tried := map[string]bool{}
 		var syncedAt time.Time
 		reg := addWatcher(t, inf, informer.WatcherFunc[configMap](func(_ context.Context, e event) error {
@@ -323,7 +266,7 @@ func TestWhateverFailsTheEndIsRight(t *testing.T) {
 		eachQueue(t, func(t *testing.T, queue informer.QueueKind) {
 			rnd := &dice{rnd: rand.New(rand.NewPCG(seed, uint64(queue)))}
 			src := informertest.NewSource(object("o1", "1"), object("o2", "1"), object("o3", "1"))
-			inf := newInformer(t, src, options{Queue: queue, ErrorHandler: func(context.Context, error) {}})
+			inf := newInformer(t, src, options{Queue: queue, ErrorHandler: quiet})
 			var mu sync.Mutex
 			has := map[string]string{} // UID and version by name
 			chance := func(n int) bool { return rnd.IntN(10) < n }

@@ -3,6 +3,7 @@ package informer
 import (
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -218,14 +219,8 @@ func TestWhatMergingMakesOfEachPair(t *testing.T) {
 		for _, e := range c.events {
 			got = fold(got, e, c.attempted && len(got) == 1)
 		}
-		if len(got) != len(c.want) {
-			t.Errorf("%s: got %d events, want %d", name, len(got), len(c.want))
-			continue
-		}
-		for i := range got {
-			if got[i] != c.want[i] {
-				t.Errorf("%s: event %d is %+v, want %+v", name, i, got[i], c.want[i])
-			}
+		if !slices.Equal(got, c.want) {
+			t.Errorf("%s: got %+v, want %+v", name, got, c.want)
 		}
 	}
 }
@@ -284,44 +279,6 @@ func TestACrewHasHandledNothingThatStillWaits(t *testing.T) {
 	handled(6)
 	finish("c")
 	handled(7)
-}
-
-// TestTheAddsOfTheFirstListAreNotMerged pushes one add for each object of a first list. They do
-// not count against the limit, since there is no other event to merge them with.
-func TestTheAddsOfTheFirstListAreNotMerged(t *testing.T) {
-	const objects, limit = 1000, 10
-	l := eventlog.New(countEvents[pod])
-	c := l.Cursor()
-	b := &backlog[pod]{limit: limit}
-	push := func(typ EventType, origin Origin, n int) (away int) {
-		for i := range n {
-			obj := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprint(i)}}
-			l.Append([]record[pod]{{key: obj.Name, event: Event[pod]{Type: typ, Origin: origin, New: obj}}})
-			s, _ := c.Next(maxChunk)
-			away += b.push(s)
-		}
-		return away
-	}
-	if away := push(EventAdded, OriginInitial, objects); away != 0 || b.byObject != nil {
-		t.Errorf("%d adds were merged away", away)
-	}
-	if away := push(EventUpdated, OriginWatch, limit); away != 0 || b.room() != 0 {
-		t.Errorf("%d events were merged away within the limit; there is room for %d", away, b.room())
-	}
-	first, _ := b.pop()
-	if got := objects + limit - b.events; got != first.Events || b.room() != 0 {
-		t.Errorf("%d events were taken, not %d; there is room for %d", got, first.Events, b.room())
-	}
-	if away := push(EventUpdated, OriginWatch, 1); away == 0 {
-		t.Error("nothing was merged beyond the limit")
-	}
-	told := first.Events
-	for s, ok := b.pop(); ok; s, ok = b.pop() {
-		told += s.Events
-	}
-	if b.events != 0 || told < objects || told > objects+1+limit {
-		t.Errorf("%d events were delivered for %d objects, %d wait", told, objects, b.events)
-	}
 }
 
 // TestRecordsOfWhichNothingRemainsAreDropped pushes records of relists without changes, which

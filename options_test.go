@@ -116,9 +116,9 @@ func TestBackoffDoublesUpToItsLimitAndGivesUp(t *testing.T) {
 
 func TestNewDoesNotChangeTheCallersOptions(t *testing.T) {
 	backoff := wait.Backoff{Duration: time.Second, Steps: 3}
-	opts := options{Backoff: &backoff}
+	opts, before := options{Backoff: &backoff}, backoff
 	newInformer(t, informertest.NewSource[configMap](), opts)
-	if opts.Name != "" || opts.Store != nil || backoff != (wait.Backoff{Duration: time.Second, Steps: 3}) {
+	if opts.Name != "" || opts.Store != nil || backoff != before {
 		t.Errorf("the options are %+v now", opts)
 	}
 }
@@ -165,13 +165,10 @@ func TestNamesDefaultToTheTypes(t *testing.T) {
 func TestTransformIsAppliedOnceBeforeTheStore(t *testing.T) {
 	eachQueue(t, func(t *testing.T, queue informer.QueueKind) {
 		src := informertest.NewSource(object("a", "1"))
-		inf := newInformer(t, src, options{Queue: queue, Transform: func(obj configMap) (configMap, error) {
+		inf, r := watched(t, src, options{Queue: queue, Transform: func(obj configMap) (configMap, error) {
 			obj.Data["value"] += "!"
 			return obj, nil
 		}})
-		var r recorder
-		addWatcher(t, inf, &r, informer.WatcherOptions{})
-		informertest.Run(t, inf)
 		src.Apply(object("a", "2"))
 		r.Expect(t, "added default/a", "updated default/a")
 		e := r.Events()[1]
@@ -185,25 +182,21 @@ func TestTransformIsAppliedOnceBeforeTheStore(t *testing.T) {
 }
 
 func TestAFailingTransformLosesNoObject(t *testing.T) {
-	wrong := map[string]func(configMap) (configMap, error){
+	for name, fail := range map[string]func(configMap) (configMap, error){
 		"an error": func(configMap) (configMap, error) { return nil, errors.New("cannot transform") },
 		"nil":      func(configMap) (configMap, error) { return nil, nil },
 		"a key":    func(obj configMap) (configMap, error) { obj.Name += "x"; return obj, nil },
-	}
-	for name, fail := range wrong {
+	} {
 		t.Run(name, func(t *testing.T) {
 			eachQueue(t, func(t *testing.T, queue informer.QueueKind) {
 				src := informertest.NewSource(object("good", "1"), object("new", "bad"), object("turns", "1"))
 				var errs errorLog
-				inf := newInformer(t, src, options{Queue: queue, ErrorHandler: errs.Handle, Transform: func(obj configMap) (configMap, error) {
+				inf, r := watched(t, src, options{Queue: queue, ErrorHandler: errs.Handle, Transform: func(obj configMap) (configMap, error) {
 					if obj.Data["value"] == "bad" {
 						return fail(obj)
 					}
 					return obj, nil
 				}})
-				var r recorder
-				addWatcher(t, inf, &r, informer.WatcherOptions{})
-				informertest.Run(t, inf)
 				r.Expect(t, "added default/good", "added default/turns")
 				src.Apply(object("turns", "bad")) // the store keeps the previous state
 				synctest.Wait()
@@ -225,7 +218,7 @@ func TestAFailingTransformLosesNoObject(t *testing.T) {
 				if got := errs.Take(); len(got) > 0 {
 					t.Errorf("a delete reported %v", got)
 				}
-				checkView(t, &r, src)
+				checkView(t, r, src)
 			})
 		})
 	}
@@ -235,17 +228,14 @@ func TestShareMakesEqualPartsOneMemory(t *testing.T) {
 	eachQueue(t, func(t *testing.T, queue informer.QueueKind) {
 		src := informertest.NewSource(object("a", "1"), object("b", "1"))
 		table := share.New()
-		var told recorder
-		inf := newInformer(t, src, options{Queue: queue, Share: table, Transform: func(obj configMap) (configMap, error) {
+		inf, told := watched(t, src, options{Queue: queue, Share: table, Transform: func(obj configMap) (configMap, error) {
 			obj.Labels = map[string]string{"app": "web"}
 			return obj, nil
 		}})
-		addWatcher(t, inf, &told, informer.WatcherOptions{})
 		labels := func(name string) uintptr {
 			obj, _, _ := inf.Get(keyOf(name))
 			return reflect.ValueOf(obj.Labels).Pointer()
 		}
-		informertest.Run(t, inf)
 		if labels("a") != labels("b") {
 			t.Error("the labels of two objects are two maps")
 		}
@@ -266,17 +256,11 @@ func TestShareMakesEqualPartsOneMemory(t *testing.T) {
 }
 
 func TestStripManagedFieldsLeavesTheRest(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		obj := object("a", "1")
-		obj.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: "me"}}
-		src := informertest.NewSource(obj)
-		inf := newInformer(t, src, options{Transform: informer.StripManagedFields[configMap]})
-		informertest.Run(t, inf)
-		got, _, _ := inf.Get(keyOf("a"))
-		if got.ManagedFields != nil || got.Data["value"] != "1" || got.ResourceVersion == "" {
-			t.Errorf("stored %v", got)
-		}
-	})
+	obj, want := object("a", "1"), object("a", "1")
+	obj.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: "me"}}
+	if got, err := informer.StripManagedFields(obj); err != nil || !reflect.DeepEqual(got, want) {
+		t.Errorf("it returned %v, %v", got, err)
+	}
 }
 
 func TestWatchListIsUsedUnlessTurnedOff(t *testing.T) {
@@ -325,19 +309,15 @@ func TestPageSizeListsInPages(t *testing.T) {
 		}
 		src.Expire()
 		opened(t, src)
-		lists := 0
+		if got := listsOf(src); got != 6 {
+			t.Errorf("listed twice, there are %d pages", got)
+		}
 		for _, r := range src.Requests() {
-			if r.Verb != "list" {
-				continue
-			}
 			// If a list accepts an old state, the API server returns it without pages. After a
 			// restart of the server, there may be no watch from that state.
-			if lists++; r.Options.ResourceVersion != "" || r.Options.Limit != 10 {
-				t.Errorf("list %d asks for %d objects of version %q", lists, r.Options.Limit, r.Options.ResourceVersion)
+			if r.Verb == "list" && (r.Options.ResourceVersion != "" || r.Options.Limit != 10) {
+				t.Errorf("a list asks for %d objects of version %q", r.Options.Limit, r.Options.ResourceVersion)
 			}
-		}
-		if lists != 6 {
-			t.Errorf("listed twice, there are %d pages", lists)
 		}
 	})
 }
@@ -409,15 +389,7 @@ func TestTheQueueDecidesInWhichOrderChangesReachTheStore(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			store := newPlainStore()
 			src := informertest.NewSource(object("first", "1"), object("a", "1"), object("b", "1"))
-			inf := newInformer(t, src, options{Queue: queue, Store: store, ErrorHandler: func(context.Context, error) {}})
-			var told []string
-			addWatcher(t, inf, informer.WatcherFunc[configMap](func(_ context.Context, e event) error {
-				if e.Origin == informer.OriginWatch && e.New.Name != "first" {
-					told = append(told, e.New.Name+e.New.Data["value"])
-				}
-				return nil
-			}), informer.WatcherOptions{})
-			informertest.Run(t, inf)
+			_, r := watched(t, src, options{Queue: queue, Store: store, ErrorHandler: quiet})
 			synctest.Wait()
 			store.SetFail(func(_, key string) error {
 				if key == "default/first" {
@@ -433,6 +405,12 @@ func TestTheQueueDecidesInWhichOrderChangesReachTheStore(t *testing.T) {
 			synctest.Wait()
 			store.SetFail(nil)
 			sleepBubble(time.Minute)
+			var told []string
+			for _, e := range r.Events() {
+				if e.Origin == informer.OriginWatch && e.New.Name != "first" {
+					told = append(told, e.New.Name+e.New.Data["value"])
+				}
+			}
 			if got := strings.Join(told, " "); got != want {
 				t.Errorf("queue %v: told %s, want %s", queue, got, want)
 			}
@@ -443,20 +421,17 @@ func TestTheQueueDecidesInWhichOrderChangesReachTheStore(t *testing.T) {
 func TestEveryRequestIsTweaked(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		src := informertest.NewSource(object("a", "1"))
-		inf := newInformer(t, src, options{
+		informertest.Run(t, newInformer(t, src, options{
 			TweakListOptions: func(o *metav1.ListOptions) { o.LabelSelector = "a=b" }, WatchList: informer.WatchListOff,
-		})
-		start(t, inf)
-		time.Sleep(time.Minute)
-		verbs := map[string]bool{}
+		}))
+		opened(t, src)
 		for _, r := range src.Requests() {
-			verbs[r.Verb] = true
 			if r.Options.LabelSelector != "a=b" {
 				t.Errorf("%s %+v has not been tweaked", r.Verb, r.Options)
 			}
 		}
-		if len(verbs) < 2 {
-			t.Errorf("requests: %v, want lists and watches", verbs)
+		if listsOf(src) == 0 {
+			t.Error("it has not listed")
 		}
 	})
 }

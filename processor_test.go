@@ -54,13 +54,6 @@ func TestNothingIsAskedOfTheSourceBeforeEveryListenerIsLive(t *testing.T) {
 	})
 }
 
-func TestStartedChIsClosedAtOnceWithoutListeners(t *testing.T) {
-	eachQueue(t, func(t *testing.T, queue informer.QueueKind) {
-		inf, _ := startWith(t, queue)
-		<-informer.StartedCh(inf)
-	})
-}
-
 // TestStartUpUnderFire runs on real goroutines, because a bubble would make their order more
 // regular.
 func TestStartUpUnderFire(t *testing.T) {

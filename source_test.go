@@ -36,27 +36,22 @@ func TestAClientOfAnotherTypeDoesNotCompile(t *testing.T) {
 	}
 }
 
-// A source whose lists are of another type is no empty source, also while it has no objects.
 func TestAnEmptyListOfAnotherTypeIsAnError(t *testing.T) {
 	client := fake.NewClientset()
-	lists := map[string]cache.ListerWatcher{
+	for name, lw := range map[string]cache.ListerWatcher{
 		"a list":   informer.ListWatch(client.CoreV1().Pods("")),
-		"a stream": podStream{},
-	}
-	for name, lw := range lists {
+		"a stream": stream{{Type: watch.Bookmark, Object: &corev1.Pod{ObjectMeta: endOfState("7")}}},
+	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				var failures []error
-				inf, err := informer.NewFrom(lw, options{ErrorHandler: func(_ context.Context, err error) { failures = append(failures, err) }})
-				if err != nil {
-					t.Fatal(err)
-				}
+				var errs errorLog
+				inf := newInformer(t, lw, options{ErrorHandler: errs.Handle})
 				start(t, inf)
-				time.Sleep(time.Second)
-				synctest.Wait()
+				sleepBubble(time.Second)
 				if inf.HasSynced() {
 					t.Error("it has synced")
 				}
+				failures := errs.Take()
 				var failed *informer.WatchError
 				if len(failures) != 1 || !errors.As(failures[0], &failed) || failed.Op != "list" ||
 					!strings.Contains(failed.Error(), "*v1.Pod is not of the informer's type, *v1.ConfigMap") {
@@ -67,19 +62,24 @@ func TestAnEmptyListOfAnotherTypeIsAnError(t *testing.T) {
 	}
 }
 
-// podStream is a source without objects that streams its first state.
-type podStream struct{ cache.ListerWatcher }
+// stream is a source that streams its first state as these events. Its lists are empty, and of pods.
+type stream []watch.Event
 
-func (podStream) List(metav1.ListOptions) (runtime.Object, error) {
+func (stream) List(metav1.ListOptions) (runtime.Object, error) {
 	return &corev1.PodList{ListMeta: metav1.ListMeta{ResourceVersion: "7"}}, nil
 }
 
-func (podStream) Watch(metav1.ListOptions) (watch.Interface, error) {
-	w := watch.NewFakeWithOptions(watch.FakeOptions{ChannelSize: 1})
-	w.Action(watch.Bookmark, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
-		ResourceVersion: "7", Annotations: map[string]string{metav1.InitialEventsAnnotationKey: "true"},
-	}})
+func (s stream) Watch(metav1.ListOptions) (watch.Interface, error) {
+	w := watch.NewFakeWithOptions(watch.FakeOptions{ChannelSize: len(s)})
+	for _, e := range s {
+		w.Action(e.Type, e.Object)
+	}
 	return w, nil
+}
+
+// endOfState returns the metadata of the bookmark after a first state.
+func endOfState(version string) metav1.ObjectMeta {
+	return metav1.ObjectMeta{ResourceVersion: version, Annotations: map[string]string{metav1.InitialEventsAnnotationKey: "true"}}
 }
 
 // expectVersions fails the test unless the only source of inf has these versions.
@@ -153,53 +153,37 @@ func TestVersionsSayWhatTheSourceHasTold(t *testing.T) {
 	})
 }
 
-// The source counts its versions from 1.
+// A bookmark moves the resource version alone.
 func TestChangedIsTheVersionOfTheLastChange(t *testing.T) {
 	eachQueue(t, func(t *testing.T, queue informer.QueueKind) {
 		src := informertest.NewSource(object("a", "1"), object("b", "1"))
-		inf := newInformer(t, src, options{Queue: queue})
+		inf := newInformer(t, src, options{Queue: queue, TweakListOptions: func(opts *metav1.ListOptions) { opts.LabelSelector = "value!=hidden" }})
 		expectVersions(t, inf, "", "")
 		first := src.ResourceVersion()
 		informertest.Run(t, inf)
 		expectVersions(t, inf, first, first)
-		added := src.Apply(object("c", "1")).ResourceVersion
+		src.Apply(object("c", "hidden"))
+		expectVersions(t, inf, first, first)
+		src.Bookmark()
+		expectVersions(t, inf, src.ResourceVersion(), first)
+		added := src.Apply(object("d", "1")).ResourceVersion
 		expectVersions(t, inf, added, added)
 		updated := src.Apply(object("a", "2")).ResourceVersion
 		expectVersions(t, inf, updated, updated)
-		if _, err := src.Delete(keyOf("b")); err != nil {
-			t.Fatal(err)
-		}
-		deleted := src.ResourceVersion()
-		expectVersions(t, inf, deleted, deleted)
+		_, _ = src.Delete(keyOf("b"))
+		expectVersions(t, inf, src.ResourceVersion(), src.ResourceVersion())
 	})
 }
 
-func TestABookmarkMovesTheResourceVersionAndNotChanged(t *testing.T) {
-	eachQueue(t, func(t *testing.T, queue informer.QueueKind) {
-		src := informertest.NewSource(object("a", "1"))
-		changed := src.ResourceVersion()
-		inf := newInformer(t, src, options{Queue: queue, TweakListOptions: func(opts *metav1.ListOptions) { opts.LabelSelector = "value!=hidden" }})
-		informertest.Run(t, inf)
-		src.Apply(object("b", "hidden"))
-		expectVersions(t, inf, changed, changed)
-		src.Bookmark()
-		expectVersions(t, inf, src.ResourceVersion(), changed)
-		changed = src.Apply(object("a", "2")).ResourceVersion
-		expectVersions(t, inf, changed, changed)
-	})
-}
-
-// relists has options for each way in which a list is taken in.
-var relists = map[string]options{
-	"a whole list":      {WatchList: informer.WatchListOff, Intake: informer.IntakeWhole},
-	"a list in pages":   {WatchList: informer.WatchListOff, Intake: informer.IntakeEarly, PageSize: 1},
-	"a whole stream":    {WatchList: informer.WatchListOn, Intake: informer.IntakeWhole},
-	"a stream in parts": {WatchList: informer.WatchListOn, Intake: informer.IntakeEarly},
-}
-
+// eachRelist runs a test with each way in which a list is taken in.
 func eachRelist(t *testing.T, test func(t *testing.T, opts options)) {
 	t.Helper()
-	for name, opts := range relists {
+	for name, opts := range map[string]options{
+		"a whole list":      {WatchList: informer.WatchListOff, Intake: informer.IntakeWhole},
+		"a list in pages":   {WatchList: informer.WatchListOff, Intake: informer.IntakeEarly, PageSize: 1},
+		"a whole stream":    {WatchList: informer.WatchListOn, Intake: informer.IntakeWhole},
+		"a stream in parts": {WatchList: informer.WatchListOn, Intake: informer.IntakeEarly},
+	} {
 		t.Run(name, func(t *testing.T) {
 			eachQueue(t, func(t *testing.T, queue informer.QueueKind) {
 				opts.Queue = queue
@@ -209,42 +193,40 @@ func eachRelist(t *testing.T, test func(t *testing.T, opts options)) {
 	}
 }
 
-// The version of a delete that only a list shows is not known.
 func TestADeleteThatARelistFindsHasTheVersionOfTheList(t *testing.T) {
 	eachRelist(t, func(t *testing.T, opts options) {
 		src := informertest.NewSource(object("a", "1"), object("b", "1"))
 		inf := newInformer(t, src, opts)
-		r, told := recorder{}, make(chan string, 1)
-		addWatcher(t, inf, &r, informer.WatcherOptions{})
-		addWatcher(t, inf, informer.WatcherFuncs[configMap]{DeleteFunc: func(context.Context, event) error {
-			told <- inf.Versions()[0].Changed
+		told := "" // Changed at the last delete
+		r := recorder{Hook: func(_ context.Context, e event) error {
+			if e.Type == informer.EventDeleted {
+				told = inf.Versions()[0].Changed
+			}
 			return nil
-		}}, informer.WatcherOptions{})
+		}}
+		addWatcher(t, inf, &r, informer.WatcherOptions{})
 		informertest.Run(t, inf)
 		synctest.Wait()
+		relist := func(missed func()) {
+			src.SetFaults(informertest.Faults{Mute: true})
+			missed()
+			src.Expire()
+			src.SetFaults(informertest.Faults{})
+			time.Sleep(hour)
+		}
 
 		changed := inf.Versions()[0].Changed
-		src.Expire() // nothing has changed, but the version of the list is later
-		time.Sleep(hour)
+		relist(func() {}) // nothing has changed, but the version of the list is later
 		expectVersions(t, inf, src.ResourceVersion(), changed)
 
-		src.SetFaults(informertest.Faults{Mute: true})
-		added := src.Apply(object("c", "1")).ResourceVersion
-		src.Expire()
-		src.SetFaults(informertest.Faults{})
-		time.Sleep(hour)
-		expectVersions(t, inf, src.ResourceVersion(), added)
+		relist(func() { changed = src.Apply(object("c", "1")).ResourceVersion })
+		expectVersions(t, inf, src.ResourceVersion(), changed)
 
-		src.SetFaults(informertest.Faults{Mute: true})
-		if _, err := src.Delete(keyOf("b")); err != nil {
-			t.Fatal(err)
-		}
-		src.Expire()
-		src.SetFaults(informertest.Faults{})
-		if got, want := <-told, src.ResourceVersion(); got != want {
-			t.Errorf("when the watcher was told the delete, Changed was %s, want %s", got, want)
-		}
+		relist(func() { _, _ = src.Delete(keyOf("b")) })
 		expectVersions(t, inf, src.ResourceVersion(), src.ResourceVersion())
+		if want := src.ResourceVersion(); told != want {
+			t.Errorf("when the watcher was told the delete, Changed was %s, want %s", told, want)
+		}
 		checkView(t, &r, src)
 	})
 }
@@ -283,27 +265,15 @@ func TestWhoReadsAStateFindsItsVersionInChanged(t *testing.T) {
 	})
 }
 
-// streamedDelete is a source whose stream of the first state has a delete.
-type streamedDelete struct{ cache.ListerWatcher }
-
-func (streamedDelete) Watch(metav1.ListOptions) (watch.Interface, error) {
-	at := func(version string) configMap {
-		obj := object("a", "1")
-		obj.UID, obj.ResourceVersion = "1", version
-		return obj
-	}
-	end := at("9")
-	end.Annotations = map[string]string{metav1.InitialEventsAnnotationKey: "true"}
-	w := watch.NewFakeWithOptions(watch.FakeOptions{ChannelSize: 3})
-	w.Add(at("5"))
-	w.Delete(at("7"))
-	w.Action(watch.Bookmark, end)
-	return w, nil
-}
-
 func TestADeleteInAStreamOfTheFirstStateHasAVersionOfItsOwn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		inf := newInformer(t, streamedDelete{}, options{WatchList: informer.WatchListOn, Intake: informer.IntakeEarly})
+		at := func(version string) configMap {
+			obj := object("a", "1")
+			obj.UID, obj.ResourceVersion = "1", version
+			return obj
+		}
+		src := stream{{Type: watch.Added, Object: at("5")}, {Type: watch.Deleted, Object: at("7")}, {Type: watch.Bookmark, Object: &corev1.ConfigMap{ObjectMeta: endOfState("9")}}}
+		inf := newInformer(t, src, options{WatchList: informer.WatchListOn, Intake: informer.IntakeEarly})
 		informertest.Run(t, inf)
 		expectVersions(t, inf, "9", "7")
 	})
@@ -327,14 +297,14 @@ func TestEachNamespaceHasVersionsOfItsOwn(t *testing.T) {
 		informertest.Run(t, inf)
 		synctest.Wait()
 		before := reached(inf.Versions())
+		if before[0].Changed == "" || before[0].Changed == before[0].ResourceVersion && before[1].Changed == before[1].ResourceVersion {
+			t.Errorf("after the first lists, the versions are %+v", before)
+		}
 		changed := src.Apply(in("a", "2")).ResourceVersion
 		synctest.Wait()
 		want := []informer.SourceVersions{before[0], {Namespace: "a", ResourceVersion: changed, Changed: changed}}
 		if got := reached(inf.Versions()); !slices.Equal(got, want) {
 			t.Errorf("the versions are %+v, want %+v", got, want)
-		}
-		if before[0].Changed == "" || before[0].Changed == before[0].ResourceVersion && before[1].Changed == before[1].ResourceVersion {
-			t.Errorf("after the first lists, the versions are %+v", before)
 		}
 	})
 }
@@ -342,15 +312,11 @@ func TestEachNamespaceHasVersionsOfItsOwn(t *testing.T) {
 func TestAnInformerThatResumesBeginsWithTheBookmarkAsChanged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		src, store := informertest.NewSource(object("a", "1")), informertest.NewDurable()
-		inf := newInformer(t, src, options{Durable: store})
-		stop := informertest.Run(t, inf)
-		src.Apply(object("a", "2"))
-		synctest.Wait()
-		stop()
+		testkit.OneRun(t, src, store, options{})
 		bookmark := src.ResourceVersion()
 
 		unreachable(src)
-		inf = newInformer(t, src, options{Durable: store.Reopen(), ErrorHandler: (&errorLog{}).Handle})
+		inf := newInformer(t, src, options{Durable: store.Reopen(), ErrorHandler: quiet})
 		expectVersions(t, inf, "", "")
 		start(t, inf)
 		expectVersions(t, inf, "", bookmark)
@@ -364,16 +330,12 @@ func TestAnInformerThatResumesBeginsWithTheBookmarkAsChanged(t *testing.T) {
 
 func TestChangedGoesBackWithTheServer(t *testing.T) {
 	eachRelist(t, func(t *testing.T, opts options) {
-		for _, durable := range []bool{false, true} {
-			if durable && opts.Queue == informer.QueueDeltaFIFO {
+		opts.ErrorHandler = quiet
+		for _, durable := range []informer.Durable{nil, informertest.NewDurable()} {
+			if opts.Durable = durable; durable != nil && opts.Queue == informer.QueueDeltaFIFO {
 				continue
 			}
-			opts.Durable = nil
-			if durable {
-				opts.Durable = informertest.NewDurable()
-			}
-			src, errs := informertest.NewSource(object("a", "1"), object("b", "1")), errorLog{}
-			opts.ErrorHandler = errs.Handle
+			src := informertest.NewSource(object("a", "1"), object("b", "1"))
 			inf := newInformer(t, src, opts)
 			stop := informertest.Run(t, inf)
 			backup := src.ResourceVersion()
@@ -400,14 +362,13 @@ func TestChangedGoesBackWithTheServer(t *testing.T) {
 
 func TestTheObjectsOfAFakeClientHaveNoVersions(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		client := fake.NewClientset(object("a", "1"))
-		var errs errorLog
-		inf := newInformer(t, informer.ListWatch(client.CoreV1().ConfigMaps("")), options{ErrorHandler: errs.Handle})
+		maps := fake.NewClientset(object("a", "1")).CoreV1().ConfigMaps("default")
+		inf := newInformer(t, informer.ListWatch(maps), options{ErrorHandler: quiet})
 		informertest.Run(t, inf)
-		if _, err := client.CoreV1().ConfigMaps("default").Create(t.Context(), object("b", "1"), metav1.CreateOptions{}); err != nil {
+		if _, err := maps.Create(t.Context(), object("b", "1"), metav1.CreateOptions{}); err != nil {
 			t.Fatal(err)
 		}
-		if err := client.CoreV1().ConfigMaps("default").Delete(t.Context(), "a", metav1.DeleteOptions{}); err != nil {
+		if err := maps.Delete(t.Context(), "a", metav1.DeleteOptions{}); err != nil {
 			t.Fatal(err)
 		}
 		synctest.Wait()
@@ -417,46 +378,36 @@ func TestTheObjectsOfAFakeClientHaveNoVersions(t *testing.T) {
 	})
 }
 
-// While the store is behind, a DeltaFIFO takes the changes of one object together. If many changes wait, it gets entries
-// of up to 256 changes, which it must not mix up.
 func TestChangesThatWaitReachWatchersInOrder(t *testing.T) {
 	const count = 700
 	eachQueue(t, func(t *testing.T, queue informer.QueueKind) {
 		src := informertest.NewSource(object("first", "1"))
 		store := newPlainStore()
-		inf := newInformer(t, src, options{Queue: queue, Store: store, ErrorHandler: func(context.Context, error) {}})
-		var told []int
-		addWatcher(t, inf, informer.WatcherFunc[configMap](func(_ context.Context, e event) error {
-			if n, _ := strconv.Atoi(e.New.Data["value"]); n >= 10 {
-				told = append(told, n)
-			}
-			return nil
-		}), informer.WatcherOptions{MaxBacklog: -1})
+		inf := newInformer(t, src, options{Queue: queue, Store: store, ErrorHandler: quiet})
+		var r recorder
+		addWatcher(t, inf, &r, informer.WatcherOptions{MaxBacklog: -1})
 		informertest.Run(t, inf)
 		synctest.Wait()
 		store.SetFail(func(_, key string) error { return errors.New("wait until all is queued") })
 		src.Apply(object("first", "2"))
 		synctest.Wait()
 		for n := range count {
-			src.Apply(object("object-"+strconv.Itoa(n%7), strconv.Itoa(10+n)))
+			src.Apply(object("object-"+strconv.Itoa(n%7), strconv.Itoa(n)))
 		}
 		synctest.Wait()
 		store.SetFail(nil)
 		sleepBubble(time.Minute)
-		last := map[int]int{}
-		for i, n := range told {
-			if object := (n - 10) % 7; n <= last[object] {
-				t.Fatalf("change %d comes after change %d of the same object", n, last[object])
-			} else {
-				last[object] = n
-			}
-			if i > 20 && n != 10+i {
+		told := slices.DeleteFunc(r.Events(), func(e event) bool { return e.New.Name == "first" })
+		for i, e := range told {
+			// The recorder checks the order of the changes of each object.
+			if n, _ := strconv.Atoi(e.New.Data["value"]); i > 20 && n != i {
 				t.Fatalf("change %d comes at place %d", n, i)
 			}
 		}
 		if len(told) != count {
 			t.Errorf("%d changes, want %d", len(told), count)
 		}
+		checkView(t, &r, src)
 	})
 }
 
@@ -464,16 +415,14 @@ func TestBackoffPacesListsThatFail(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		src := informertest.NewSource[configMap]()
 		src.Fail("list", apierrors.NewInternalError(errors.New("boom")), -1)
-		inf := newInformer(t, src, options{
+		start(t, newInformer(t, src, options{
 			WatchList:    informer.WatchListOff,
 			Backoff:      &wait.Backoff{Duration: 10 * time.Minute, Factor: 1, Steps: 100},
-			ErrorHandler: func(context.Context, error) {},
-		})
-		stop := start(t, inf)
+			ErrorHandler: quiet,
+		}))
 		sleepBubble(65 * time.Minute)
 		if got := len(src.Requests()); got != 7 {
 			t.Errorf("%d requests in 65 minutes with 10 minutes between them", got)
 		}
-		stop()
 	})
 }

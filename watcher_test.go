@@ -47,40 +47,29 @@ func TestSelectPassesADeleteOfWhichOnlyTheKeyIsKnown(t *testing.T) {
 	no := informer.Select(&r, func(configMap) bool { return false })
 	known := object("a", "1")
 	known.ResourceVersion = "5"
-	_ = no.Delete(t.Context(), event{Type: informer.EventDeleted, Old: known, FinalStateUnknown: true})
-	_ = no.Delete(t.Context(), event{Type: informer.EventDeleted, Old: object("b", ""), FinalStateUnknown: true})
+	for _, old := range []configMap{known, object("b", "")} {
+		_ = no.Delete(t.Context(), event{Type: informer.EventDeleted, Old: old, FinalStateUnknown: true})
+	}
 	if got := r.Events(); len(got) != 1 || got[0].Key() != keyOf("b") {
 		t.Errorf("told %v", got)
 	}
 }
 
 func TestWatcherFuncsIgnoresWhatIsNil(t *testing.T) {
-	var calls []informer.EventType
-	f := func(_ context.Context, e event) error {
-		calls = append(calls, e.Type)
-		return errors.New("returned")
-	}
-	added := event{Type: informer.EventAdded, New: object("a", "1")}
-	updated := event{Type: informer.EventUpdated, Old: added.New, New: object("a", "2")}
-	deleted := event{Type: informer.EventDeleted, Old: updated.New}
-	for _, tc := range []struct {
-		w    informer.WatcherFuncs[configMap]
-		want informer.EventType
-	}{
-		{informer.WatcherFuncs[configMap]{}, 0},
-		{informer.WatcherFuncs[configMap]{AddFunc: f}, informer.EventAdded},
-		{informer.WatcherFuncs[configMap]{UpdateFunc: f}, informer.EventUpdated},
-		{informer.WatcherFuncs[configMap]{DeleteFunc: f}, informer.EventDeleted},
+	f := func(_ context.Context, e event) error { return errors.New(e.Type.String()) }
+	for called, w := range map[informer.EventType]informer.WatcherFuncs[configMap]{
+		0:                     {},
+		informer.EventAdded:   {AddFunc: f},
+		informer.EventUpdated: {UpdateFunc: f},
+		informer.EventDeleted: {DeleteFunc: f},
 	} {
-		calls = nil
-		errs := []error{tc.w.Add(t.Context(), added), tc.w.Update(t.Context(), updated), tc.w.Delete(t.Context(), deleted)}
-		for i, err := range errs {
-			if called := informer.EventType(i+1) == tc.want; called != (err != nil) {
-				t.Errorf("with a function for %v: call %d returned %v", tc.want, i, err)
+		for typ, call := range map[informer.EventType]func(context.Context, event) error{
+			informer.EventAdded: w.Add, informer.EventUpdated: w.Update, informer.EventDeleted: w.Delete,
+		} {
+			err := call(t.Context(), event{Type: typ})
+			if (typ == called) != (err != nil) || err != nil && err.Error() != typ.String() {
+				t.Errorf("with a function for %v, the call for %v returned %v", called, typ, err)
 			}
-		}
-		if tc.want != 0 && (len(calls) != 1 || calls[0] != tc.want) {
-			t.Errorf("with a function for %v: called %v", tc.want, calls)
 		}
 	}
 }
@@ -116,10 +105,8 @@ func catching(ctx context.Context, reg *informer.Registration) <-chan error {
 func expectWaiting(t *testing.T, done <-chan error) {
 	t.Helper()
 	synctest.Wait()
-	select {
-	case err := <-done:
-		t.Fatalf("CatchUp has returned %v", err)
-	default:
+	if len(done) > 0 {
+		t.Fatalf("CatchUp has returned %v", <-done)
 	}
 }
 
@@ -127,86 +114,83 @@ func expectWaiting(t *testing.T, done <-chan error) {
 func expectCaught(t *testing.T, done <-chan error, want error) {
 	t.Helper()
 	synctest.Wait()
-	select {
-	case err := <-done:
-		if !errors.Is(err, want) {
-			t.Fatalf("CatchUp has returned %v, want %v", err, want)
-		}
-	default:
+	if len(done) == 0 {
 		t.Fatal("CatchUp still waits")
+	}
+	if err := <-done; !errors.Is(err, want) {
+		t.Fatalf("CatchUp has returned %v, want %v", err, want)
 	}
 }
 
-// gated is a watcher whose calls wait until a value is sent for each of them. A value is the result
+// gated adds a watcher whose calls wait until a value is sent for each of them. A value is the result
 // of its call.
-type gated chan error
+func gated(t *testing.T, inf *ci, opts informer.WatcherOptions) (chan<- error, *informer.Registration) {
+	t.Helper()
+	calls := make(chan error)
+	return calls, addWatcher(t, inf, informer.WatcherFunc[configMap](func(context.Context, event) error { return <-calls }), opts)
+}
 
-func (g gated) watcher() informer.WatcherFunc[configMap] {
-	return func(context.Context, event) error { return <-g }
+// eachListener runs a test with watchers that get their events in different ways, each time in a bubble of its own.
+func eachListener(t *testing.T, test func(t *testing.T, opts informer.WatcherOptions)) {
+	t.Helper()
+	for name, opts := range map[string]informer.WatcherOptions{"plain": {}, "workers": {Workers: 3}, "merging": {MaxBacklog: 1}} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) { test(t, opts) })
+		})
+	}
 }
 
 func TestCatchUpWaitsForTheChangesThatTheStoreHas(t *testing.T) {
-	for name, opts := range map[string]informer.WatcherOptions{"plain": {}, "workers": {Workers: 3}, "merging": {MaxBacklog: 1}} {
-		t.Run(name, func(t *testing.T) {
-			eachQueue(t, func(t *testing.T, queue informer.QueueKind) {
-				src, errs := informertest.NewSource[configMap](), errorLog{}
-				inf := newInformer(t, src, options{Queue: queue, ErrorHandler: errs.Handle})
-				informertest.Run(t, inf)
-				calls := make(gated)
-				reg := addWatcher(t, inf, calls.watcher(), opts)
-				expectCaught(t, catching(t.Context(), reg), nil)
-				src.Apply(object("a", "1"))
-				synctest.Wait()
-				first, second := catching(t.Context(), reg), catching(t.Context(), reg)
-				expectWaiting(t, first)
-				src.Apply(object("b", "1"))
-				synctest.Wait()
-				later := catching(t.Context(), reg)
-				calls <- nil
-				expectCaught(t, first, nil)
-				expectCaught(t, second, nil)
-				expectWaiting(t, later)
-				calls <- errors.New("it failed, and is given up")
-				expectCaught(t, later, nil)
-				over, cancel := context.WithCancel(t.Context())
-				cancel()
-				expectCaught(t, catching(over, reg), nil)
-			})
-		})
-	}
+	eachListener(t, func(t *testing.T, opts informer.WatcherOptions) {
+		src := informertest.NewSource[configMap]()
+		inf := newInformer(t, src, options{ErrorHandler: quiet})
+		informertest.Run(t, inf)
+		calls, reg := gated(t, inf, opts)
+		expectCaught(t, catching(t.Context(), reg), nil)
+		src.Apply(object("a", "1"))
+		synctest.Wait()
+		first, second := catching(t.Context(), reg), catching(t.Context(), reg)
+		expectWaiting(t, first)
+		src.Apply(object("b", "1"))
+		synctest.Wait()
+		later := catching(t.Context(), reg)
+		calls <- nil
+		expectCaught(t, first, nil)
+		expectCaught(t, second, nil)
+		expectWaiting(t, later)
+		calls <- errors.New("it failed, and is given up")
+		expectCaught(t, later, nil)
+		over, cancel := context.WithCancel(t.Context())
+		cancel()
+		expectCaught(t, catching(over, reg), nil)
+	})
 }
 
 func TestCatchUpWaitsForTheInitialState(t *testing.T) {
-	for name, opts := range map[string]informer.WatcherOptions{"plain": {}, "workers": {Workers: 2}} {
-		t.Run(name, func(t *testing.T) {
-			eachQueue(t, func(t *testing.T, queue informer.QueueKind) {
-				inf, _ := startWith(t, queue, object("a", "1"), object("b", "1"), object("c", "1"))
-				calls := make(gated)
-				reg := addWatcher(t, inf, calls.watcher(), opts)
-				done := catching(t.Context(), reg)
-				for range 3 {
-					expectWaiting(t, done)
-					calls <- nil
-				}
-				expectCaught(t, done, nil)
-			})
-		})
-	}
+	eachListener(t, func(t *testing.T, opts informer.WatcherOptions) {
+		inf, _ := startWith(t, informer.QueueAuto, object("a", "1"), object("b", "1"), object("c", "1"))
+		calls, reg := gated(t, inf, opts)
+		done := catching(t.Context(), reg)
+		for range 3 {
+			expectWaiting(t, done)
+			calls <- nil
+		}
+		expectCaught(t, done, nil)
+	})
 }
 
 func TestCatchUpWaitsForARetry(t *testing.T) {
 	for name, initial := range map[string]bool{"of the initial state": true, "of a change": false} {
 		t.Run(name, func(t *testing.T) {
-			eachQueue(t, func(t *testing.T, queue informer.QueueKind) {
-				src, errs := informertest.NewSource[configMap](), errorLog{}
-				inf := newInformer(t, src, options{Queue: queue, ErrorHandler: errs.Handle})
+			synctest.Test(t, func(t *testing.T) {
+				src := informertest.NewSource[configMap]()
+				inf := newInformer(t, src, options{ErrorHandler: quiet})
 				informertest.Run(t, inf)
 				if initial {
 					src.Apply(object("a", "1"))
 					synctest.Wait()
 				}
-				calls := make(gated)
-				reg := addWatcher(t, inf, calls.watcher(), informer.WatcherOptions{
+				calls, reg := gated(t, inf, informer.WatcherOptions{
 					Retry: func(failures int, _ error) (time.Duration, bool) { return hour, failures < 3 },
 				})
 				if !initial {
@@ -226,48 +210,35 @@ func TestCatchUpWaitsForARetry(t *testing.T) {
 	}
 }
 
+// The initial state is in the store. CatchUp does not wait for the first list, which hangs.
 func TestCatchUpBeforeRunWaitsForTheInitialState(t *testing.T) {
-	eachQueue(t, func(t *testing.T, queue informer.QueueKind) {
-		store := newPlainStore(object("a", "1"))
-		inf := newInformer(t, informertest.NewSource(object("a", "1")), options{Queue: queue, Store: store})
-		calls := make(gated)
-		reg := addWatcher(t, inf, calls.watcher(), informer.WatcherOptions{})
-		done := catching(t.Context(), reg)
-		expectWaiting(t, done)
-		start(t, inf)
-		expectWaiting(t, done)
-		calls <- nil
-		expectCaught(t, done, nil)
-		close(calls)
-	})
-}
-
-func TestCatchUpBeforeRunOfAnEmptyStoreWaitsForRunAlone(t *testing.T) {
-	eachQueue(t, func(t *testing.T, queue informer.QueueKind) {
-		src := informertest.NewSource(object("a", "1"))
-		src.SetFaults(informertest.Faults{HoldLists: true})
-		release := func() { src.SetFaults(informertest.Faults{}) }
-		inf := newInformer(t, src, options{Queue: queue, WatchList: informer.WatchListOff})
-		reg := addWatcher(t, inf, &recorder{}, informer.WatcherOptions{})
-		done := catching(t.Context(), reg)
-		expectWaiting(t, done)
-		start(t, inf)
-		expectCaught(t, done, nil)
-		release()
-	})
+	for _, state := range [][]configMap{{object("a", "1")}, nil} {
+		eachQueue(t, func(t *testing.T, queue informer.QueueKind) {
+			src := informertest.NewSource(object("a", "1"))
+			src.SetFaults(informertest.Faults{HoldLists: true})
+			inf := newInformer(t, src, options{Queue: queue, Store: newPlainStore(state...), WatchList: informer.WatchListOff})
+			calls, reg := gated(t, inf, informer.WatcherOptions{})
+			done := catching(t.Context(), reg)
+			expectWaiting(t, done)
+			start(t, inf)
+			if len(state) > 0 {
+				expectWaiting(t, done)
+				calls <- nil
+			}
+			expectCaught(t, done, nil)
+			close(calls)
+			src.SetFaults(informertest.Faults{})
+		})
+	}
 }
 
 func TestCatchUpEndsWithItsCtxTheRegistrationOrTheInformer(t *testing.T) {
-	eachQueue(t, func(t *testing.T, queue informer.QueueKind) {
+	synctest.Test(t, func(t *testing.T) {
 		src := informertest.NewSource(object("a", "1"))
-		inf := newInformer(t, src, options{Queue: queue, Name: "things"})
+		inf := newInformer(t, src, options{Name: "things"})
 		stop := informertest.Run(t, inf)
-		hanging := informer.WatcherFunc[configMap](func(ctx context.Context, _ event) error { <-ctx.Done(); return ctx.Err() })
-		one := addWatcher(t, inf, hanging, informer.WatcherOptions{Name: "one"})
-		two := addWatcher(t, inf, hanging, informer.WatcherOptions{Workers: 2})
-		ctx, cancel := context.WithTimeout(t.Context(), hour)
-		defer cancel()
-		ends := catching(ctx, one)
+		calls, one := gated(t, inf, informer.WatcherOptions{Name: "one"}) // its call does not look at its ctx
+		ends := catching(within(t, hour), one)
 		expectWaiting(t, ends)
 		sleepBubble(hour)
 		if err := <-ends; !errors.Is(err, context.DeadlineExceeded) || err.Error() != "informer things: CatchUp of watcher one: context deadline exceeded" {
@@ -278,57 +249,46 @@ func TestCatchUpEndsWithItsCtxTheRegistrationOrTheInformer(t *testing.T) {
 		one.Remove()
 		expectCaught(t, removed, informer.ErrStopped)
 		expectCaught(t, catching(t.Context(), one), informer.ErrStopped)
-
-		calls := make(gated) // a call that does not look at its ctx
-		deaf := addWatcher(t, inf, calls.watcher(), informer.WatcherOptions{})
-		removed = catching(t.Context(), deaf)
-		expectWaiting(t, removed)
-		deaf.Remove()
-		expectCaught(t, removed, informer.ErrStopped)
 		close(calls)
 
+		hanging := informer.WatcherFunc[configMap](func(ctx context.Context, _ event) error { <-ctx.Done(); return ctx.Err() })
+		two := addWatcher(t, inf, hanging, informer.WatcherOptions{Workers: 2})
 		stopped := catching(t.Context(), two)
 		expectWaiting(t, stopped)
 		stop()
 		expectCaught(t, stopped, informer.ErrStopped)
 		expectCaught(t, catching(t.Context(), two), informer.ErrStopped)
 
-		never := newInformer(t, src, options{Queue: queue})
-		reg := addWatcher(t, never, &recorder{}, informer.WatcherOptions{})
-		removed = catching(t.Context(), reg)
+		never := addWatcher(t, newInformer(t, src, options{}), &recorder{}, informer.WatcherOptions{})
+		removed = catching(t.Context(), never)
 		expectWaiting(t, removed)
-		reg.Remove()
+		never.Remove()
 		expectCaught(t, removed, informer.ErrStopped)
 	})
 }
 
 func TestCatchUpGoesOnWhileTheInformerDrains(t *testing.T) {
-	for name, opts := range map[string]informer.WatcherOptions{"plain": {}, "workers": {Workers: 2}} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				inf := newInformer(t, informertest.NewSource(object("a", "1")), options{DrainTimeout: hour})
-				stop := informertest.Run(t, inf)
-				calls := make(gated)
-				reg := addWatcher(t, inf, calls.watcher(), opts)
-				done := catching(t.Context(), reg)
-				expectWaiting(t, done)
-				go stop()
-				expectWaiting(t, done)
-				calls <- nil
-				expectCaught(t, done, nil)
-				stop()
-				expectCaught(t, catching(t.Context(), reg), nil)
-			})
-		})
-	}
+	eachListener(t, func(t *testing.T, opts informer.WatcherOptions) {
+		inf := newInformer(t, informertest.NewSource(object("a", "1")), options{DrainTimeout: hour})
+		stop := informertest.Run(t, inf)
+		calls, reg := gated(t, inf, opts)
+		done := catching(t.Context(), reg)
+		expectWaiting(t, done)
+		go stop()
+		expectWaiting(t, done)
+		calls <- nil
+		expectCaught(t, done, nil)
+		stop()
+		expectCaught(t, catching(t.Context(), reg), nil)
+	})
 }
 
 func TestCatchUpInTheWatchersOwnCallbackIsAnErrorAtOnce(t *testing.T) {
-	eachQueue(t, func(t *testing.T, queue informer.QueueKind) {
-		inf, src := startWith(t, queue)
-		var own, other *informer.Registration
+	synctest.Test(t, func(t *testing.T) {
+		inf, src := startWith(t, informer.QueueAuto)
+		other := addWatcher(t, inf, &recorder{}, informer.WatcherOptions{})
+		var own *informer.Registration
 		results := make(chan error, 2)
-		other = addWatcher(t, inf, &recorder{}, informer.WatcherOptions{})
 		own = addWatcher(t, inf, informer.WatcherFunc[configMap](func(ctx context.Context, _ event) error {
 			results <- own.CatchUp(ctx)
 			results <- other.CatchUp(ctx)
@@ -346,12 +306,11 @@ func TestCatchUpInTheWatchersOwnCallbackIsAnErrorAtOnce(t *testing.T) {
 
 func TestCatchUpDoesNotTakeARetryThatTheStopPreventsForHandled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		errs := errorLog{}
-		inf := newInformer(t, informertest.NewSource(object("a", "1")), options{DrainTimeout: time.Minute, ErrorHandler: errs.Handle})
+		inf := newInformer(t, informertest.NewSource(object("a", "1")), options{DrainTimeout: time.Minute, ErrorHandler: quiet})
 		stop := informertest.Run(t, inf)
 		reg := addWatcher(t, inf, informer.WatcherFunc[configMap](func(context.Context, event) error {
 			return errors.New("not yet")
-		}), informer.WatcherOptions{Retry: func(int, error) (time.Duration, bool) { return hour, true }})
+		}), informer.WatcherOptions{Retry: informer.Backoff(hour, hour, 0)})
 		done := catching(t.Context(), reg)
 		expectWaiting(t, done)
 		stop()
@@ -361,38 +320,29 @@ func TestCatchUpDoesNotTakeARetryThatTheStopPreventsForHandled(t *testing.T) {
 
 // The deletes that a Durable has kept are a part of the initial state.
 func TestCatchUpWaitsForDeletesOfARunBefore(t *testing.T) {
-	for name, opts := range map[string]informer.WatcherOptions{"plain": {}, "workers": {Workers: 2}} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				src, store := informertest.NewSource(object("a", "1")), informertest.NewDurable()
-				inf := newInformer(t, src, options{Durable: store})
-				stop := informertest.Run(t, inf)
-				if _, err := src.Delete(keyOf("a")); err != nil {
-					t.Fatal(err)
-				}
-				synctest.Wait()
-				stop()
-				inf = newInformer(t, src, options{Durable: store.Reopen()})
-				calls := make(gated)
-				reg := addWatcher(t, inf, calls.watcher(), opts)
-				start(t, inf)
-				done := catching(t.Context(), reg)
-				expectWaiting(t, done)
-				calls <- nil
-				expectCaught(t, done, nil)
-			})
-		})
-	}
+	eachListener(t, func(t *testing.T, opts informer.WatcherOptions) {
+		src, store := informertest.NewSource(object("a", "1")), informertest.NewDurable()
+		inf := newInformer(t, src, options{Durable: store})
+		stop := informertest.Run(t, inf)
+		_, _ = src.Delete(keyOf("a"))
+		synctest.Wait()
+		stop()
+		inf = newInformer(t, src, options{Durable: store.Reopen()})
+		calls, reg := gated(t, inf, opts)
+		start(t, inf)
+		done := catching(t.Context(), reg)
+		expectWaiting(t, done)
+		calls <- nil
+		expectCaught(t, done, nil)
+	})
 }
 
 func TestCatchUpDoesNotWaitForAResync(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		inf, _ := startWith(t, informer.QueueAuto, object("a", "1"))
-		calls := make(gated)
-		reg := addWatcher(t, inf, calls.watcher(), informer.WatcherOptions{ResyncPeriod: hour})
+		calls, reg := gated(t, inf, informer.WatcherOptions{ResyncPeriod: hour})
 		calls <- nil
-		time.Sleep(hour)
-		synctest.Wait()
+		sleepBubble(hour)
 		if called := inf.Health().Watchers[0].Calls; len(called) != 1 {
 			t.Fatalf("the watcher is called for %q", called)
 		}
@@ -402,14 +352,14 @@ func TestCatchUpDoesNotWaitForAResync(t *testing.T) {
 }
 
 func TestAfterCatchUpTheWatcherKnowsWhatTheStoreHad(t *testing.T) {
-	goOn := func(int, error) (time.Duration, bool) { return time.Millisecond, true }
 	for name, opts := range map[string]informer.WatcherOptions{
-		"plain": {}, "merging": {MaxBacklog: 3}, "workers": {Workers: 3}, "retry": {Retry: goOn}, "resync": {ResyncPeriod: time.Millisecond},
+		"plain": {}, "merging": {MaxBacklog: 3}, "workers": {Workers: 3}, "resync": {ResyncPeriod: time.Millisecond},
+		"retry": {Retry: informer.Backoff(time.Millisecond, time.Millisecond, 0)},
 	} {
 		t.Run(name, func(t *testing.T) {
 			eachQueue(t, func(t *testing.T, queue informer.QueueKind) {
-				src, errs := informertest.NewSource(object("a", "0"), object("b", "0")), errorLog{}
-				inf := newInformer(t, src, options{Queue: queue, ErrorHandler: errs.Handle})
+				src := informertest.NewSource(object("a", "0"), object("b", "0"))
+				inf := newInformer(t, src, options{Queue: queue, ErrorHandler: quiet})
 				informertest.Run(t, inf)
 				var known sync.Map
 				var calls atomic.Int32
@@ -426,13 +376,9 @@ func TestAfterCatchUpTheWatcherKnowsWhatTheStoreHad(t *testing.T) {
 					for range 2 {
 						busy.Go(func() {
 							for range 100 {
-								obj, _, err := inf.Get(keyOf(name))
-								if err == nil {
-									err = reg.CatchUp(t.Context())
-								}
-								if err != nil {
+								obj, _, _ := inf.Get(keyOf(name))
+								if err := reg.CatchUp(t.Context()); err != nil {
 									t.Error(err)
-									return
 								}
 								want, _ := strconv.Atoi(obj.Data["value"])
 								if got, _ := known.Load(name); got == nil || got.(int) < want {
