@@ -203,7 +203,12 @@ func TestAResyncThatCannotBeDoesNotEndTheDrain(t *testing.T) {
 		sleepBubble(40 * time.Second) // now the resync lists the store
 		src.Apply(object("b", ""))
 		synctest.Wait()
-		store.Fail(func(string, string) error { return errors.New("disk full") })
+		store.Fail(func(op, _ string) error {
+			if op == "add" { // the get before it works, so that the change has begun
+				return errors.New("disk full")
+			}
+			return nil
+		})
 		src.Apply(object("c", ""))
 		synctest.Wait()
 		close(gate)

@@ -106,7 +106,7 @@ func TestAnEventThatFailsIsRetried(t *testing.T) {
 			retry: always, failures: map[string]int{"1": 1, "3": 2},
 			changes: []attempt{{0, "a 1"}, {time.Second / 2, "a 2"}, {time.Second * 3 / 4, "a 3"}},
 			want:    []attempt{{0, "added a 1"}, {time.Second, "added a 3"}, {2 * time.Second, "added a 3"}, {3 * time.Second, "added a 3"}},
-			reports: []string{firstReport, firstReport}, // a new count
+			reports: []string{firstReport, firstReport},                         // a new count
 			stats:   informer.WatcherStats{Delivered: 1, Merged: 2, Retried: 2}, // a merged event is another one
 		},
 		"an event that comes during the call waits too": {
