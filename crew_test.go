@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"math/rand/v2"
 	"slices"
 	"strings"
 	"sync"
@@ -254,85 +253,3 @@ func TestSyncedComesAfterOneAttemptAtEverything(t *testing.T) {
 		}
 	})
 }
-
-// TestWhateverFailsTheEndIsRight makes calls fail at random, some before and some after they took
-// effect. The calls that took effect must lead to the state of the source.
-func TestWhateverFailsTheEndIsRight(t *testing.T) {
-	seeds := 40
-	if testing.Short() {
-		seeds = 8
-	}
-	for seed := range uint64(seeds) {
-		eachQueue(t, func(t *testing.T, queue informer.QueueKind) {
-			rnd := &dice{rnd: rand.New(rand.NewPCG(seed, uint64(queue)))}
-			src := informertest.NewSource(object("o1", "1"), object("o2", "1"), object("o3", "1"))
-			inf := newInformer(t, src, options{Queue: queue, ErrorHandler: quiet})
-			var mu sync.Mutex
-			has := map[string]string{} // UID and version by name
-			chance := func(n int) bool { return rnd.IntN(10) < n }
-			reg := addWatcher(t, inf, informer.Select(informer.WatcherFunc[configMap](func(_ context.Context, e event) error {
-				mu.Lock()
-				defer mu.Unlock()
-				fails := chance(4)
-				if fails && chance(5) {
-					return errors.New("without effect")
-				}
-				if e.Type == informer.EventDeleted {
-					delete(has, e.Key().Name)
-				} else {
-					has[e.Key().Name] = string(e.New.UID) + "@" + e.New.ResourceVersion
-				}
-				if fails {
-					return errors.New("after it took effect")
-				}
-				return nil
-			}), selected), informer.WatcherOptions{
-				Workers: 1 + rnd.IntN(4), ResyncPeriod: time.Duration(rnd.IntN(3)) * 50 * time.Second,
-				Retry: func(int, error) (time.Duration, bool) { return time.Duration(rnd.IntN(3)) * time.Second, true },
-			})
-			start(t, inf)
-			for range 300 {
-				name := fmt.Sprint("o", rnd.IntN(6))
-				switch rnd.IntN(5) {
-				case 0:
-					_, _ = src.Delete(keyOf(name))
-				case 1:
-					_, _ = src.Delete(keyOf(name))
-					src.Apply(object(name, fmt.Sprint(rnd.IntN(10))))
-				default:
-					src.Apply(object(name, fmt.Sprint(rnd.IntN(10))))
-				}
-				if pause := rnd.IntN(10); pause < 5 {
-					sleepBubble(time.Duration(pause) * 300 * time.Millisecond)
-				}
-			}
-			sleepBubble(time.Hour)
-			<-reg.Synced()
-			want := map[string]string{}
-			for _, obj := range src.Objects() {
-				if selected(obj) {
-					want[obj.Name] = string(obj.UID) + "@" + obj.ResourceVersion
-				}
-			}
-			mu.Lock()
-			defer mu.Unlock()
-			if fmt.Sprint(has) != fmt.Sprint(want) {
-				t.Fatalf("seed %d: ended with\n%v, want\n%v", seed, has, want)
-			}
-		})
-	}
-}
-
-// dice is a random number generator that is safe for concurrent use.
-type dice struct {
-	mu  sync.Mutex // protects rnd
-	rnd *rand.Rand
-}
-
-func (d *dice) IntN(n int) int {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return d.rnd.IntN(n)
-}
-
-func selected(obj configMap) bool { return obj.Data["value"] > "4" }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"strings"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -227,37 +226,6 @@ func TestWaitingInOnesOwnCallbackIsAnErrorAtOnce(t *testing.T) {
 			t.Errorf("in a later watcher it returned %v", errs[1:])
 		}
 	})
-}
-
-func TestAddRemoveAndStopInAnyOrderFromManyGoroutines(t *testing.T) {
-	for name, queue := range queues {
-		t.Run(name, func(t *testing.T) {
-			for range 100 {
-				src := informertest.NewSource(object("a", "1"))
-				inf := newInformer(t, src, options{Queue: queue})
-				ctx, cancel := context.WithCancel(t.Context())
-				var all sync.WaitGroup
-				for range 8 {
-					all.Go(func() {
-						var r recorder
-						reg, err := inf.AddWatcher(&r, informer.WatcherOptions{})
-						if err != nil {
-							if !errors.Is(err, informer.ErrStopped) {
-								t.Error(err)
-							}
-							return
-						}
-						all.Go(reg.Remove)
-						<-reg.Stopped()
-					})
-				}
-				all.Go(func() { src.Apply(object("a", "2")) })
-				all.Go(func() { _ = inf.Run(ctx) })
-				all.Go(cancel)
-				all.Wait()
-			}
-		})
-	}
 }
 
 // onValue is a ctx that calls asked whenever its Value method is called.

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -16,13 +17,12 @@ import (
 
 	"github.com/customcacheinformer/informer"
 	"github.com/customcacheinformer/informer/informertest"
-	"github.com/customcacheinformer/informer/internal/testkit"
+	"github.com/customcacheinformer/informer/internal/channel"
 )
 
 // TestNothingIsAskedOfTheSourceBeforeEveryListenerIsLive tries the start-up deadlock that this
 // library exists to rule out: events are distributed while listeners are added whose
 // goroutines do not run yet.
-
 func TestNothingIsAskedOfTheSourceBeforeEveryListenerIsLive(t *testing.T) {
 	eachQueue(t, func(t *testing.T, queue informer.QueueKind) {
 		src := informertest.NewSource(object("a", "1"))
@@ -36,10 +36,8 @@ func TestNothingIsAskedOfTheSourceBeforeEveryListenerIsLive(t *testing.T) {
 		addWatcher(t, inf, &during, informer.WatcherOptions{})
 		time.Sleep(time.Hour)
 		synctest.Wait()
-		select {
-		case <-informer.StartedCh(inf):
+		if channel.Closed(informer.StartedCh(inf)) {
 			t.Error("startedCh is closed while the listeners' goroutines are held back")
-		default:
 		}
 		if requests := src.Requests(); len(requests) > 0 {
 			t.Errorf("requests while the listeners' goroutines are held back: %v", requests)
@@ -75,7 +73,6 @@ func TestStartUpUnderFire(t *testing.T) {
 
 func startUpUnderFire(t *testing.T, queue informer.QueueKind, seed uint64) {
 	const events, objects, watchers = 2000, 40, 6
-	r := rand.New(rand.NewPCG(seed, 7))
 	src := informertest.NewSource[configMap]()
 	inf := newInformer(t, src, options{Queue: queue})
 	hold := make(chan struct{})
@@ -93,9 +90,9 @@ func startUpUnderFire(t *testing.T, queue informer.QueueKind, seed uint64) {
 		}
 		src.Apply(object("last", "")) // nothing overtakes this event
 	})
-	stays := make([]recorder, watchers)
 	var complete sync.WaitGroup
 	complete.Add(watchers)
+	stays, leaves := make([]recorder, watchers), make([]recorder, 4)
 	for i := range stays {
 		stays[i].Hook = func(_ context.Context, e event) error {
 			if e.Key() == keyOf("last") {
@@ -104,9 +101,17 @@ func startUpUnderFire(t *testing.T, queue informer.QueueKind, seed uint64) {
 			return nil
 		}
 	}
+	// add returns nil if the informer has stopped.
+	add := func(r *recorder) *informer.Registration {
+		reg, err := inf.AddWatcher(r, informer.WatcherOptions{MaxBacklog: -1})
+		if err != nil && !errors.Is(err, informer.ErrStopped) {
+			t.Error(err)
+		}
+		return reg
+	}
 	regs := make([]*informer.Registration, watchers)
 	for i := range stays[:watchers/2] {
-		regs[i] = addWatcher(t, inf, &stays[i], informer.WatcherOptions{MaxBacklog: -1})
+		regs[i] = add(&stays[i])
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
@@ -117,25 +122,22 @@ func startUpUnderFire(t *testing.T, queue informer.QueueKind, seed uint64) {
 	})
 	var joined sync.WaitGroup
 	for i := watchers / 2; i < watchers; i++ {
-		joined.Go(func() { regs[i], _ = inf.AddWatcher(&stays[i], informer.WatcherOptions{MaxBacklog: -1}) })
+		joined.Go(func() { regs[i] = add(&stays[i]) })
 	}
-	leaves := make([]recorder, 4)
 	for i := range leaves { // these watchers come and go in the meantime
 		joined.Go(func() {
-			reg, err := inf.AddWatcher(&leaves[i], informer.WatcherOptions{MaxBacklog: -1})
-			if err == nil {
+			if reg := add(&leaves[i]); reg != nil {
 				reg.Remove()
 				<-reg.Stopped()
 			}
 		})
 	}
-	stopEarly := r.IntN(2) == 0
+	stopEarly := rand.New(rand.NewPCG(seed, 7)).IntN(2) == 0
 	if stopEarly {
 		all.Go(cancel)
 	}
 	close(hold)
 	joined.Wait()
-
 	if !stopEarly {
 		if err := inf.WaitForSync(ctx); err != nil {
 			t.Fatal(err)
@@ -145,15 +147,13 @@ func startUpUnderFire(t *testing.T, queue informer.QueueKind, seed uint64) {
 	}
 	all.Wait() // Run has returned
 	for i, reg := range regs {
-		if reg == nil {
-			continue // this watcher came after the stop
-		}
-		<-reg.Stopped()
-		if err := stays[i].Err(); err != nil {
-			t.Error(err)
+		if reg != nil {
+			<-reg.Stopped()
 		}
 		if !stopEarly {
 			checkView(t, &stays[i], src)
+		} else if err := stays[i].Err(); err != nil {
+			t.Error(err)
 		}
 	}
 	for i := range leaves {
@@ -187,64 +187,46 @@ func TestEventsOfObjectsThatHaveLeftAreNotTold(t *testing.T) {
 func leaveWhileAWatcherIsBlocked(t *testing.T, w informer.WatcherOptions, when string, lives bool) {
 	src := informertest.NewSource(letters("abx")...)
 	d := newDivided(src, "abxyz")
-	var opts options
+	opts := options{ErrorHandler: quiet}
 	store := &gatedStore{Store: cache.NewStore(cache.MetaNamespaceKeyFunc)}
 	if when == "while it joins" {
 		opts.Store = store
 	}
-	inf, err := informer.NewFrom(d, opts)
-	if err != nil {
-		t.Fatal(err)
-	}
+	inf := newInformer(t, d, opts)
 	start(t, inf)
-	time.Sleep(time.Second)
-	synctest.Wait()
-	var (
-		mu      sync.Mutex
-		events  []string
-		blocked = make(chan struct{})
-		last    = make(chan struct{})
-	)
-	pass := blocked
-	if when == "in a resync" {
+	sleepBubble(time.Second)
+	var holds atomic.Bool // each call waits for blocked, except those of y, which wait for last
+	blocked, last := make(chan struct{}), make(chan struct{})
+	switch when {
+	case "in its first state":
+		holds.Store(true)
+	case "in a resync":
 		w.ResyncPeriod = time.Second
-	}
-	if when != "in its first state" {
-		pass = make(chan struct{})
-		close(pass)
-	}
-	if when == "while it joins" {
+	case "while it joins":
 		store.gate = blocked
 	}
-	reg := addWatcher(t, inf, informer.WatcherFunc[configMap](func(_ context.Context, e event) error {
-		mu.Lock()
-		wait := pass
-		if e.Object().Name == "y" {
-			wait = last
-		}
-		events = append(events, fmt.Sprint(e.Type, " ", e.Object().Name, " ", e.Object().Data["value"]))
-		mu.Unlock()
-		<-wait
-		if e.Object().Name == "a" && wait == blocked && w.Retry != nil {
-			return errors.New("once more")
+	r := recorder{Hook: func(_ context.Context, e event) error {
+		switch name := e.Object().Name; {
+		case name == "y":
+			<-last
+		case holds.Load():
+			<-blocked
+			if name == "a" && w.Retry != nil {
+				return errors.New("once more")
+			}
 		}
 		return nil
-	}), w)
+	}}
+	reg := addWatcher(t, inf, &r, w)
 	time.Sleep(500 * time.Millisecond)
-	if when != "in its first state" {
-		mu.Lock()
-		pass, events = blocked, nil
-		mu.Unlock()
-	}
+	holds.Store(true)
 	if when == "after it" || when == "while it joins" {
-		src.Apply(object("a", "2"))
-		src.Apply(object("b", "2"))
-		src.Apply(object("x", "2"))
+		for _, name := range []string{"a", "b", "x"} {
+			src.Apply(object(name, "2"))
+		}
 	}
 	time.Sleep(time.Second)
-	mu.Lock()
-	events = nil // a call that is under way is not taken back
-	mu.Unlock()
+	begun := len(r.Events()) // a call that is under way is not taken back
 	d.turn("abyz")
 	time.Sleep(time.Second)
 	remove(t, src, "x")
@@ -254,55 +236,39 @@ func leaveWhileAWatcherIsBlocked(t *testing.T, w informer.WatcherOptions, when s
 	src.Apply(object("y", "1"))
 	d.turn("abxyz")
 	time.Sleep(time.Second)
-	mu.Lock()
-	pass = make(chan struct{})
-	close(pass)
-	mu.Unlock()
+	holds.Store(false)
 	close(blocked)
-	time.Sleep(200 * time.Millisecond)
-	synctest.Wait()
+	sleepBubble(200 * time.Millisecond)
 	if got := inf.Health().Watchers[0].Calls; !slices.Equal(got, []string{"default/y"}) {
 		t.Errorf("the calls under way are %q", got)
 	}
 	close(last)
 	synctest.Wait()
-	mu.Lock()
-	defer mu.Unlock()
-	var ofX []string
-	for _, e := range events {
-		if strings.Contains(e, " x ") && !strings.HasPrefix(e, "updated x 3") { // which a resync may repeat
-			ofX = append(ofX, e)
+	var events, ofX []string
+	for _, e := range r.Events()[begun:] {
+		events = append(events, fmt.Sprint(e.Type, " ", e.Object().Name, " ", e.Object().Data["value"]))
+		if told := events[len(events)-1]; e.Object().Name == "x" && told != "updated x 3" { // which a resync may repeat
+			ofX = append(ofX, told)
 		}
 	}
 	if got, want := strings.Join(ofX, ", "), map[bool]string{true: "added x 3"}[lives]; got != want {
 		t.Errorf("told is %q of x, want %q; all: %q", got, want, events)
 	}
-	if !slices.ContainsFunc(events, func(e string) bool { return strings.HasPrefix(e, "added y") }) {
+	if !slices.Contains(events, "added y 1") {
 		t.Errorf("y is not told: %q", events)
 	}
-	if !reg.Stats().Synced {
-		t.Error("the watcher has not synced")
-	}
-	if s := reg.Stats(); w.Retry == nil && s.Pending != 0 {
-		t.Errorf("%d events wait: %+v", s.Pending, s)
+	if s := reg.Stats(); !s.Synced || w.Retry == nil && s.Pending != 0 {
+		t.Errorf("in the end: %+v", s)
 	}
 }
 
-// If the store refuses to delete an object that leaves, its events stay: there will be no add when it comes back.
 func TestTheEventsOfAnObjectThatTheStoreKeepsAreTold(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, store := newDivided(informertest.NewSource(letters("ax")...), "ax"), informertest.NewStore(nil)
-		inf, err := informer.NewFrom(d, options{Store: store, ErrorHandler: testkit.Ignore})
-		if err != nil {
-			t.Fatal(err)
-		}
-		var events []string
+		inf := newInformer(t, d, options{Store: store, ErrorHandler: quiet})
 		blocked := make(chan struct{})
-		addWatcher(t, inf, informer.WatcherFunc[configMap](func(_ context.Context, e event) error {
-			<-blocked
-			events = append(events, fmt.Sprint(e.Type, " ", e.Object().Name))
-			return nil
-		}), informer.WatcherOptions{})
+		r := recorder{Hook: func(context.Context, event) error { <-blocked; return nil }}
+		addWatcher(t, inf, &r, informer.WatcherOptions{})
 		start(t, inf)
 		time.Sleep(time.Second)
 		store.Fail(func(op, key string) error {
@@ -316,9 +282,8 @@ func TestTheEventsOfAnObjectThatTheStoreKeepsAreTold(t *testing.T) {
 		d.turn("ax")
 		time.Sleep(time.Second)
 		close(blocked)
+		r.Expect(t, "added default/a", "added default/x")
 		synctest.Wait()
-		if slices.Sort(events); !slices.Equal(events, []string{"added a", "added x"}) {
-			t.Errorf("told are %q", events)
-		}
+		r.Expect(t)
 	})
 }
