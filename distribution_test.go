@@ -23,12 +23,11 @@ func TestDistributingAllocatesNothingButTheLog(t *testing.T) {
 	const chunks = 50
 	d := newDistribution()
 	block := make(chan struct{})
-	blocked := WatcherFunc[pod](func(context.Context, Event[pod]) error { <-block; return nil })
-	for _, w := range []struct {
-		ResourceWatcher[pod]
-		backlog int
-	}{{WatcherFunc[pod](func(context.Context, Event[pod]) error { return nil }), -1}, {blocked, -1}} {
-		if _, err := d.add(w.ResourceWatcher, WatcherOptions{MaxBacklog: w.backlog}); err != nil {
+	for _, call := range []WatcherFunc[pod]{
+		func(context.Context, Event[pod]) error { return nil },
+		func(context.Context, Event[pod]) error { <-block; return nil },
+	} {
+		if _, err := d.add(call, WatcherOptions{MaxBacklog: -1}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -87,34 +86,26 @@ func (d *distribution) updates(n int) []record[pod] {
 // client-go's distribution is called as its own controller calls it.
 func BenchmarkDistribution(b *testing.B) {
 	for _, watchers := range []int{1, 10, 100, 1000} {
-		for _, side := range []struct {
-			name string
-			run  func(*testing.B, int)
-		}{{"client-go", distributeShared}, {"informer", distributeLog}, {"informer, client-go's handlers", distributeToHandlers}} {
-			b.Run(fmt.Sprintf("%s/%d", side.name, watchers), func(b *testing.B) { side.run(b, watchers) })
+		run := func(side string, distribute func(*testing.B, int)) {
+			b.Run(fmt.Sprintf("%s/%d", side, watchers), func(b *testing.B) { distribute(b, watchers) })
 		}
+		run("client-go", distributeShared)
+		run("informer", func(b *testing.B, watchers int) {
+			distributeTo(b, watchers, func(c *counter) ResourceWatcher[pod] {
+				return WatcherFuncs[pod]{UpdateFunc: func(context.Context, Event[pod]) error { c.count(); return nil }}
+			})
+		})
+		run("informer, client-go's handlers", func(b *testing.B, watchers int) {
+			distributeTo(b, watchers, func(c *counter) ResourceWatcher[pod] { return &handler[pod]{ResourceEventHandler: c.handler()} })
+		})
 	}
-}
-
-func distributeLog(b *testing.B, watchers int) {
-	distributeTo(b, watchers, func(c *counter) ResourceWatcher[pod] {
-		return WatcherFuncs[pod]{UpdateFunc: func(context.Context, Event[pod]) error { c.count(); return nil }}
-	})
-}
-
-func distributeToHandlers(b *testing.B, watchers int) {
-	distributeTo(b, watchers, func(c *counter) ResourceWatcher[pod] {
-		return &handler[pod]{ResourceEventHandler: cache.ResourceEventHandlerFuncs{UpdateFunc: func(any, any) { c.count() }}}
-	})
 }
 
 func distributeTo(b *testing.B, watchers int, watcher func(*counter) ResourceWatcher[pod]) {
 	d := newDistribution()
-	told := newTold(b, watchers, func(c *counter) {
-		w := watcher(c)
-		if _, err := d.add(w, WatcherOptions{MaxBacklog: -1}); err != nil {
-			b.Fatal(err)
-		}
+	told := newTold(b, watchers, func(c *counter) error {
+		_, err := d.add(watcher(c), WatcherOptions{MaxBacklog: -1})
+		return err
 	})
 	d.begin()
 	defer d.end()
@@ -123,19 +114,10 @@ func distributeTo(b *testing.B, watchers int, watcher func(*counter) ResourceWat
 }
 
 func distributeShared(b *testing.B, watchers int) {
-	lw := &cache.ListWatch{
-		ListWithContextFunc: func(context.Context, metav1.ListOptions) (runtime.Object, error) {
-			return &corev1.PodList{ListMeta: metav1.ListMeta{ResourceVersion: "1"}}, nil
-		},
-		WatchFuncWithContext: func(context.Context, metav1.ListOptions) (watch.Interface, error) {
-			return watch.NewFake(), nil
-		},
-	}
-	inf := cache.NewSharedIndexInformer(withoutStreams{lw}, &corev1.Pod{}, 0, cache.Indexers{})
-	told := newTold(b, watchers, func(c *counter) {
-		if _, err := inf.AddEventHandler(cache.ResourceEventHandlerFuncs{UpdateFunc: func(any, any) { c.count() }}); err != nil {
-			b.Fatal(err)
-		}
+	inf := cache.NewSharedIndexInformer(podsInList(&corev1.PodList{}), &corev1.Pod{}, 0, cache.Indexers{})
+	told := newTold(b, watchers, func(c *counter) error {
+		_, err := inf.AddEventHandler(c.handler())
+		return err
 	})
 	ctx, cancel := context.WithCancel(context.Background())
 	var wg sync.WaitGroup
@@ -146,6 +128,15 @@ func distributeShared(b *testing.B, watchers int) {
 	obj := &corev1.Pod{}
 	controller := inf.(cache.ResourceEventHandler)
 	told.measure(b, func(int) { controller.OnUpdate(obj, obj) })
+}
+
+// podsInList returns a source that returns list, and cannot stream it. Its watches have no events.
+func podsInList(list *corev1.PodList) cache.ListerWatcher {
+	list.ResourceVersion = "1"
+	return withoutStreams{&cache.ListWatch{
+		ListFunc:  func(metav1.ListOptions) (runtime.Object, error) { return list, nil },
+		WatchFunc: func(metav1.ListOptions) (watch.Interface, error) { return watch.NewFake(), nil },
+	}}
 }
 
 // withoutStreams is a source that cannot stream the initial state.
@@ -160,11 +151,13 @@ type told struct {
 }
 
 // newTold adds watchers that each expect b.N events.
-func newTold(b *testing.B, watchers int, add func(*counter)) *told {
+func newTold(b *testing.B, watchers int, add func(*counter) error) *told {
 	t := &told{watchers: watchers}
 	t.all.Add(watchers)
 	for range watchers {
-		add(&counter{left: b.N, all: &t.all})
+		if err := add(&counter{left: b.N, all: &t.all}); err != nil {
+			b.Fatal(err)
+		}
 	}
 	return t
 }
@@ -180,6 +173,10 @@ func (c *counter) count() {
 	if c.left--; c.left == 0 {
 		c.all.Done()
 	}
+}
+
+func (c *counter) handler() cache.ResourceEventHandler {
+	return cache.ResourceEventHandlerFuncs{UpdateFunc: func(any, any) { c.count() }}
 }
 
 // measure distributes b.N events and waits until all watchers have handled them.
@@ -200,14 +197,11 @@ func (t *told) measure(b *testing.B, distribute func(n int)) {
 }
 
 func TestTheMemoryOfALargeListIsReleased(t *testing.T) {
-	list := &corev1.PodList{ListMeta: metav1.ListMeta{ResourceVersion: "1"}, Items: make([]corev1.Pod, 5*gateBound)}
+	list := &corev1.PodList{Items: make([]corev1.Pod, 5*gateBound)}
 	for i := range list.Items {
 		list.Items[i].Name = fmt.Sprint(i)
 	}
-	inf, err := NewFrom(&cache.ListWatch{
-		ListFunc:  func(metav1.ListOptions) (runtime.Object, error) { return list, nil },
-		WatchFunc: func(metav1.ListOptions) (watch.Interface, error) { return watch.NewFake(), nil },
-	}, Options[pod]{WatchList: WatchListOff})
+	inf, err := NewFrom(podsInList(list), Options[pod]{})
 	if err != nil {
 		t.Fatal(err)
 	}
