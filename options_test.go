@@ -387,29 +387,13 @@ func TestTheQueueDecidesInWhichOrderChangesReachTheStore(t *testing.T) {
 		informer.QueueAuto: "a2 a4 b3", informer.QueueDeltaFIFO: "a2 a4 b3", informer.QueueRealFIFO: "a2 b3 a4",
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			store := newPlainStore()
-			src := informertest.NewSource(object("first", "1"), object("a", "1"), object("b", "1"))
-			_, r := watched(t, src, options{Queue: queue, Store: store, ErrorHandler: quiet})
-			synctest.Wait()
-			store.SetFail(func(_, key string) error {
-				if key == "default/first" {
-					return errors.New("wait until all is queued")
-				}
-				return nil
-			})
-			src.Apply(object("first", "2"))
-			synctest.Wait()
-			src.Apply(object("a", "2"))
-			src.Apply(object("b", "3"))
-			src.Apply(object("a", "4"))
-			synctest.Wait()
-			store.SetFail(nil)
-			sleepBubble(time.Minute)
 			var told []string
-			for _, e := range r.Events() {
-				if e.Origin == informer.OriginWatch && e.New.Name != "first" {
-					told = append(told, e.New.Name+e.New.Data["value"])
-				}
+			for _, e := range queuedTogether(t, queue, func(src *source) {
+				src.Apply(object("a", "2"))
+				src.Apply(object("b", "3"))
+				src.Apply(object("a", "4"))
+			}) {
+				told = append(told, e.New.Name+e.New.Data["value"])
 			}
 			if got := strings.Join(told, " "); got != want {
 				t.Errorf("queue %v: told %s, want %s", queue, got, want)

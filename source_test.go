@@ -381,25 +381,12 @@ func TestTheObjectsOfAFakeClientHaveNoVersions(t *testing.T) {
 func TestChangesThatWaitReachWatchersInOrder(t *testing.T) {
 	const count = 700
 	eachQueue(t, func(t *testing.T, queue informer.QueueKind) {
-		src := informertest.NewSource(object("first", "1"))
-		store := newPlainStore()
-		inf := newInformer(t, src, options{Queue: queue, Store: store, ErrorHandler: quiet})
-		var r recorder
-		addWatcher(t, inf, &r, informer.WatcherOptions{MaxBacklog: -1})
-		informertest.Run(t, inf)
-		synctest.Wait()
-		store.SetFail(func(_, key string) error { return errors.New("wait until all is queued") })
-		src.Apply(object("first", "2"))
-		synctest.Wait()
-		for n := range count {
-			src.Apply(object("object-"+strconv.Itoa(n%7), strconv.Itoa(n)))
-		}
-		synctest.Wait()
-		store.SetFail(nil)
-		sleepBubble(time.Minute)
-		told := slices.DeleteFunc(r.Events(), func(e event) bool { return e.New.Name == "first" })
+		told := queuedTogether(t, queue, func(src *source) {
+			for n := range count {
+				src.Apply(object("object-"+strconv.Itoa(n%7), strconv.Itoa(n)))
+			}
+		})
 		for i, e := range told {
-			// The recorder checks the order of the changes of each object.
 			if n, _ := strconv.Atoi(e.New.Data["value"]); i > 20 && n != i {
 				t.Fatalf("change %d comes at place %d", n, i)
 			}
@@ -407,8 +394,28 @@ func TestChangesThatWaitReachWatchersInOrder(t *testing.T) {
 		if len(told) != count {
 			t.Errorf("%d changes, want %d", len(told), count)
 		}
-		checkView(t, &r, src)
 	})
+}
+
+// queuedTogether returns the events of changes that were in the queue at the same time, because the store
+// failed until all were there. It checks the order of the events of each object.
+func queuedTogether(t *testing.T, queue informer.QueueKind, change func(*source)) []event {
+	t.Helper()
+	src, store := informertest.NewSource(object("first", "1")), newPlainStore()
+	inf := newInformer(t, src, options{Queue: queue, Store: store, ErrorHandler: quiet})
+	var r recorder
+	addWatcher(t, inf, &r, informer.WatcherOptions{MaxBacklog: -1})
+	informertest.Run(t, inf)
+	synctest.Wait()
+	store.SetFail(func(string, string) error { return errors.New("wait until all is queued") })
+	src.Apply(object("first", "2"))
+	synctest.Wait()
+	change(src)
+	synctest.Wait()
+	store.SetFail(nil)
+	sleepBubble(time.Minute)
+	checkView(t, &r, src)
+	return slices.DeleteFunc(r.Events(), func(e event) bool { return e.New.Name == "first" })
 }
 
 func TestBackoffPacesListsThatFail(t *testing.T) {
