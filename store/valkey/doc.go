@@ -75,8 +75,8 @@
 // lists again. After the writer has listed again, all readers do so, because the changes in between are
 // not known one by one.
 //
-// An informer over several namespaces can write a Store, but its readers get 503, because no single version
-// describes its state. Selectors are those of the writer.
+// An informer over several namespaces, clusters or kinds can write a Store, but its readers get 503, because no
+// single version describes its state. Selectors are those of the writer.
 //
 // # On the server
 //

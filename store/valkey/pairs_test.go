@@ -63,7 +63,7 @@ func TestPairsOfAServer(t *testing.T) {
 			writer, err := newWriter(with(func(o *testkit.Options) { o.Durable = store }))
 			has(t, writer, err, true)
 			if name != "alone" { // the store has a version for each of them
-				if _, err := newSource(t, srv.Client(), identity).List(metav1.ListOptions{}); err == nil || !strings.Contains(err.Error(), "the writer has not listed yet") {
+				if _, err := newSource(t, srv.Client(), identity).List(metav1.ListOptions{}); err == nil || !strings.Contains(err.Error(), "reads several namespaces, clusters or kinds") {
 					t.Errorf("a reader gets %v", err)
 				}
 				return

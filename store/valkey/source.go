@@ -135,7 +135,7 @@ func unavailable(err error) error {
 }
 
 // errNotReady means that the objects are not a state that the source had.
-var errNotReady = errors.New("the writer has not listed yet")
+var errNotReady = errors.New("the store has no version: the writer has not listed yet, or reads several namespaces, clusters or kinds")
 
 // probe answers a list of one object. Informers send it to find out whether they can continue from a version.
 func (s *Source) probe(ctx context.Context, version string) (runtime.Object, error) {
