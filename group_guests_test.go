@@ -39,17 +39,17 @@ func TestAGroupShowsInformersThatOthersRun(t *testing.T) {
 			Observer:     &informer.Observer{Apply: func(informer.ApplyInfo) { applied.Add(1) }},
 			ErrorHandler: func(context.Context, error) { failed.Add(1) },
 		}
-		empty := func(when, want string) {
+		empty := func(want string) {
 			t.Helper()
 			says(t, group.Ready(), want)
 			group.MayBeEmpty = true // as a manager may that waits for its election
 			noError(t, group.Ready())
 			group.MayBeEmpty = false
 		}
-		empty("at first", "no informers yet")
+		empty("no informers yet")
 		src := informertest.NewSource(object("a", "1"), object("b", "1"))
 		construct := informer.ClientGo{Group: &group}.NewSharedIndexInformer
-		empty("while the function has made none", "no informers yet")
+		empty("no informers yet")
 		first := runGuest(t, construct, src)
 		second := runGuest(t, informer.ClientGo{Group: &group, Options: func(runtime.Object) (informer.Options[informer.AnyObject], error) {
 			return informer.Options[informer.AnyObject]{Name: "other", Observer: &informer.Observer{}}, nil
@@ -70,7 +70,7 @@ func TestAGroupShowsInformersThatOthersRun(t *testing.T) {
 			t.Errorf("when one has stopped it shows %v", h)
 		}
 		second()
-		empty("when all have stopped", "no informers any more, all have stopped or were removed")
+		empty("no informers any more, all have stopped or were removed")
 	})
 }
 

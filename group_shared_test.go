@@ -105,14 +105,14 @@ func TestSharedWaitsForTheOneThatMakesAndForNoOther(t *testing.T) {
 func TestAnErrorOfSharedIsReturnedAndNotRemembered(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g, mine, release := newGroup(t), errors.New("mine"), make(chan struct{})
-		get := func(g *informer.Group, scope string, make func() (*ci, error)) error {
-			inf, err := informer.GetOrAdd(g, scope, make)
+		get := func(g *informer.Group, scope string, construct func() (*ci, error)) error {
+			inf, err := informer.GetOrAdd(g, scope, construct)
 			if (inf == nil) == (err == nil) {
 				t.Errorf("GetOrAdd: %v, %v", inf, err)
 			}
 			return err
 		}
-		breaks := func() (*ci, error) { <-release; return nil, mine }
+		breaks := func() (*ci, error) { <-release; return nil, mine } //nolint:unparam // the type is GetOrAdd's
 		var results []<-chan error
 		for range 3 { // one of them makes the informer, the others wait
 			results = append(results, asking(func() error { return get(g, "", breaks) }))

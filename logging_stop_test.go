@@ -165,7 +165,7 @@ func stopDuring(t *testing.T, queue informer.QueueKind, call hanging) {
 	pending(t, "Run", stopped)
 	s.release()
 	close(s.hold)
-	<-stopped
+	noError(t, <-stopped)
 }
 
 func TestACallThatIsNotKnownIsGuessedWhenTheInformerStops(t *testing.T) {
