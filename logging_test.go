@@ -16,6 +16,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -44,8 +45,9 @@ func startLogged(t *testing.T, inf *ci) (stop func(), lines func() ktesting.Log)
 	ctx, cancel := context.WithCancel(ctx)
 	done := make(chan error, 1)
 	go func() { done <- inf.Run(ctx) }()
-	t.Cleanup(cancel)
-	return func() { cancel(); noError(t, <-done) }, lines
+	stop = sync.OnceFunc(func() { cancel(); noError(t, <-done) })
+	t.Cleanup(stop) // before the logger is restored
+	return stop, lines
 }
 
 // logLine is one kind of line, as the package documentation lists it.

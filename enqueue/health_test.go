@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -63,30 +64,31 @@ func TestWhatHealthSaysOfAController(t *testing.T) {
 
 func TestHealthShowsWhenAKeyIsTriedAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		calls, hold := 0, make(chan struct{})
+		var calls atomic.Int32
+		hold := make(chan struct{})
 		r := start(t, enqueue.Options{MaxAttempts: 13}, func(context.Context, string) (time.Duration, error) {
-			if calls++; calls > 12 {
+			if calls.Add(1) > 12 {
 				<-hold
 			}
 			return 0, errors.New("no luck")
 		})
 		r.add("k")
 		next := func() time.Time { synctest.Wait(); return r.Health().Failures[0].NextTry }
-		for synctest.Wait(); calls < 12; {
-			before, pause := calls, time.Until(next())
+		for synctest.Wait(); calls.Load() < 12; {
+			before, pause := calls.Load(), time.Until(next())
 			time.Sleep(pause - 1)
 			synctest.Wait()
-			early := calls
+			early := calls.Load()
 			time.Sleep(time.Nanosecond)
-			if synctest.Wait(); pause <= 0 || early != before || calls != before+1 {
-				t.Fatalf("after %d calls the next try is in %v, before it there are %d, and then %d", before, pause, early, calls)
+			if synctest.Wait(); pause <= 0 || early != before || calls.Load() != before+1 {
+				t.Fatalf("after %d calls the next try is in %v, before it there are %d, and then %d", before, pause, early, calls.Load())
 			}
 		}
 		time.Sleep(time.Until(next()))
 		during := next()
 		close(hold)
-		if after := next(); !during.IsZero() || !after.IsZero() || calls != 13 {
-			t.Errorf("during the last of %d calls the next try is at %v, and after it at %v", calls, during, after)
+		if after := next(); !during.IsZero() || !after.IsZero() || calls.Load() != 13 {
+			t.Errorf("during the last of %d calls the next try is at %v, and after it at %v", calls.Load(), during, after)
 		}
 	})
 }
