@@ -63,7 +63,7 @@ func claim(d Durable, informer string) (release func(), err error) {
 		return func() {}, nil
 	}
 	if other, taken := claimed.LoadOrStore(d, informer); taken {
-		return nil, fmt.Errorf("informer %s: informer %s runs over the same Options.Durable", informer, other)
+		return func() {}, fmt.Errorf("informer %s: informer %s runs over the same Options.Durable", informer, other)
 	}
 	return func() { claimed.Delete(d) }, nil
 }

@@ -337,12 +337,12 @@ func (i *CustomCacheInformer[T]) Run(ctx context.Context) error {
 		return fmt.Errorf("informer %s: %w", i.opts.Name, err)
 	}
 	release, err := claim(i.opts.Durable, i.opts.Name)
+	defer release()
 	if err != nil || ctx.Err() != nil {
 		i.stop()
 		i.processor.stop()
 		return err
 	}
-	defer release()
 	ctx, i.applier.access.end = context.WithCancel(klog.NewContext(ctx, klog.LoggerWithValues(klog.FromContext(ctx), "informer", i.opts.Name)))
 	defer i.applier.access.end()
 

@@ -30,8 +30,11 @@ func TestRunTwiceIsAnErrorAtOnce(t *testing.T) {
 
 func TestRunWithAnEndedCtxDoesNothing(t *testing.T) {
 	eachQueue(t, func(t *testing.T, queue informer.QueueKind) {
-		src := informertest.NewSource(object("a", "1"))
-		inf := newInformer(t, src, options{Queue: queue})
+		src, opts := informertest.NewSource(object("a", "1")), options{Queue: queue}
+		if queue == informer.QueueRealFIFO {
+			opts.Durable = informertest.NewDurable()
+		}
+		inf := newInformer(t, src, opts)
 		var r recorder
 		reg := addWatcher(t, inf, &r, informer.WatcherOptions{})
 		ctx, cancel := context.WithCancel(t.Context())
@@ -48,6 +51,7 @@ func TestRunWithAnEndedCtxDoesNothing(t *testing.T) {
 		if err := inf.WaitForSync(t.Context()); !errors.Is(err, informer.ErrStopped) {
 			t.Errorf("WaitForSync: %v", err)
 		}
+		informertest.Run(t, newInformer(t, src, opts)) // the Durable is free
 	})
 }
 
