@@ -19,43 +19,44 @@ import (
 	"github.com/customcacheinformer/informer/share"
 )
 
-// QueueKind is the kind of client-go queue between the reflector and the store.
+// QueueKind chooses which of client-go's queues stands between the reflector and the store.
 type QueueKind int
 
 const (
-	// QueueAuto chooses RealFIFO for a store that is a Durable, and DeltaFIFO for any
-	// other store. It is the zero value.
+	// QueueAuto means QueueRealFIFO if Options.Durable is set, and otherwise QueueDeltaFIFO. It is the
+	// zero value.
 	QueueAuto QueueKind = iota
-	// QueueDeltaFIFO is client-go's DeltaFIFO. While the store is behind by up to ten changes, those
-	// of one object are taken together, ahead of earlier changes of other objects. Further changes
-	// keep their order.
+	// QueueDeltaFIFO is client-go's DeltaFIFO. While up to ten changes wait for the store, the queue
+	// hands out the changes of one object together, ahead of earlier changes of other objects. Further
+	// changes keep their order.
 	QueueDeltaFIFO
 	// QueueRealFIFO is client-go's RealFIFO. Live changes reach the store in the order of their
 	// resourceVersions.
 	QueueRealFIFO
 )
 
-// IntakeMode chooses when the objects of a list are taken in.
+// IntakeMode chooses when the informer takes in the objects of a list: as they arrive, or all at the
+// end.
 type IntakeMode int
 
 const (
-	// IntakeAuto is IntakeEarly if Store, Transform, Omit or Share is set, and otherwise IntakeWhole,
-	// because all objects of a list stay in memory anyway. It is the zero value. A Transform that a factory
-	// or a manager sets later counts, because the informer chooses when it starts.
+	// IntakeAuto means IntakeEarly if Store, Durable, Transform, Omit or Share is set, and otherwise
+	// IntakeWhole, because then all objects of a list stay in memory anyway. It is the zero value. The
+	// informer chooses when it starts, so a Transform that a factory or a manager has set by then counts
+	// too.
 	IntakeAuto IntakeMode = iota
-	// IntakeEarly takes in each page of a list, and each object of a stream of the first state, when
-	// it arrives. Lists are asked for in pages, see Options.PageSize. The source waits while the store is
-	// behind. So only a page and some 2,000 objects of a list are in memory at once, for each
-	// namespace, and 16 bytes of each key if watchers may know objects already. If the pages of two
-	// lists in a row are gone before they are asked for, the next list is taken in as with
-	// IntakeWhole. Watchers get objects before the list is complete. If the list fails in the
-	// middle, these are stored and delivered already, as they were at that time. Nothing else
-	// follows from such a list: no delete, no Synced and no bookmark. The next list delivers them
-	// as updates if they have changed by then, or if they have no UID or no resourceVersion, so
-	// that nothing shows that they have not.
+	// IntakeEarly takes in each page of a list, and each object of a stream of the first state, when it
+	// arrives. The informer lists in pages, see Options.PageSize. The source waits while the store is
+	// behind. So each source keeps only a page and some 2,000 objects of a list in memory, and 16 bytes
+	// for each key if watchers may know objects already. If a page is gone at the server in two lists in
+	// a row, the next list is taken in as with IntakeWhole. Watchers get objects before the list is
+	// complete. If the list fails in the middle, the store and the watchers keep the objects that have
+	// arrived. Nothing else follows from such a list: no delete, no Synced and no bookmark. The next list
+	// delivers these objects as updates if they have changed, or if they have no UID or no
+	// resourceVersion to compare.
 	IntakeEarly
-	// IntakeWhole takes in a list when all of it has arrived, as client-go does. Memory holds the
-	// whole list then, beside the store.
+	// IntakeWhole takes in a list when all of it has arrived, as client-go does. The whole list is then
+	// in memory, in addition to the store.
 	IntakeWhole
 )
 
@@ -64,17 +65,17 @@ const (
 type WatchListMode int
 
 const (
-	// WatchListAuto is WatchListOff for a Store of the program's own with IntakeEarly, and
-	// WatchListOn otherwise. While the store is behind, a stream has to wait, and an API server may
-	// cut it then; a list in pages continues. It is the zero value.
+	// WatchListAuto means WatchListOff if Options.Store or Options.Durable is set and lists are taken
+	// in early, and otherwise WatchListOn. While such a store is behind, a stream has to wait, and the
+	// API server may cut it; a list in pages continues. It is the zero value.
 	WatchListAuto WatchListMode = iota
 	// WatchListOff always lists.
 	WatchListOff
-	// WatchListOn streams where the source can. It lists if the server refuses to stream, which is
-	// not reported if the list works. Some servers, proxies and fakes never end the stream. The
-	// informer changes to LIST for good when the stream has brought no further object for 10 s. An
-	// object with a higher version than all before it may have been created meanwhile. Such objects
-	// delay the change by 40 s at most. The time that a Transform or the store takes does not count.
+	// WatchListOn streams if the source can. If the server refuses to stream, the informer lists, and
+	// reports nothing if the list works. Some servers, proxies and fakes never end the stream. If the
+	// stream has brought no further object for 10 s, the informer changes to LIST for good. An object
+	// with a higher version than all before it may be newer than the stream. Such objects delay the
+	// change by 40 s at most. The time that a Transform or the store takes does not count.
 	WatchListOn
 )
 
@@ -82,263 +83,254 @@ const (
 type DecodeMode int
 
 const (
-	// DecodeAuto decodes each object as it arrives, if the configuration of the client has [Transport] and the
-	// type of the client allows it. It is the zero value.
+	// DecodeAuto decodes each object as it arrives if the configuration of the client has [Transport] and the
+	// type of the client allows it. Otherwise client-go decodes. It is the zero value.
 	DecodeAuto DecodeMode = iota
-	// DecodeByClient leaves it to client-go.
+	// DecodeByClient leaves all decoding to client-go.
 	DecodeByClient
 )
 
-// Indexers are index functions by name. Each returns the values under which ByIndex finds obj. client-go
-// 0.37 has a like type, but 0.36, with which this library also works, has none.
+// Indexers are index functions by name. Each function returns the values under which ByIndex finds obj.
+// client-go 0.37 has a similar type. This library has its own because it also works with client-go 0.36.
 type Indexers[T any] map[string]func(obj T) ([]string, error)
 
 // Options configures a [CustomCacheInformer]. The zero value is ready to use.
 type Options[T Object] struct {
-	// Name appears in logs and errors. Defaults to the name of T, such as "Pod". The members of a
-	// [Group] need different names.
+	// Name appears in logs, errors and metrics. Defaults to the name of T, such as "Pod". The members
+	// of a [Group] need different names.
 	Name string
 
-	// Store keeps the objects. By default the informer has a store of its own, in memory, whose readers never
-	// delay its writer, and which has snapshots: see [CustomCacheInformer.Snapshot].
+	// Store keeps the objects. By default the informer has a store of its own in memory. Its readers never
+	// delay its writer, and it has snapshots: see [CustomCacheInformer.Snapshot].
 	//
 	// A store of yours must be safe for concurrent use, use the keys of cache.MetaNamespaceKeyFunc, and
-	// return objects of type T. Only this informer may write to it while it runs. The
-	// informer calls GetByKey, List and Bookmark, Add only for keys that are not in the store, and
-	// Update and Delete only for keys that are. A write that fails may have taken effect
-	// anyway, so the informer calls GetByKey before it tries again. An object that was
-	// deleted and created again while the watch was cut is an Update. Delete gets the
-	// object's final state, with the version of the delete, if the watch has sent it, and
-	// otherwise the object that GetByKey returned.
+	// return objects of type T. Only this informer may write to it while it runs. The informer calls
+	// GetByKey, List and Bookmark, Add only for keys that are not in the store, and Update and Delete
+	// only for keys that are. A write that fails may have taken effect anyway, so the informer calls
+	// GetByKey before it tries again. It calls Update for an object that was deleted and created again
+	// while the watch was cut. It calls Delete with the object's final state, which has the version of
+	// the delete, if the watch has sent it, and otherwise with the object that GetByKey returned.
 	//
-	// An error of GetByKey or of a write that wraps ErrPermanent refuses the change: it
-	// means that the store has not taken the change. The informer does not try the change
-	// again. It reports a *StoreError with GaveUp, and counts the change in Health. No
-	// watcher gets the event, and the old state must still be in the store. A refused
+	// The store refuses a change if GetByKey or the write returns an error that wraps ErrPermanent. The
+	// store must then still have the old state. The informer does not try the change again. It reports
+	// a *StoreError with GaveUp, and counts the change in Health. No watcher gets the event. A refused
 	// delete is tried again at the next relist.
 	//
-	// Run ends with an error if GetByKey does not find the first object: deletes would be lost.
-	// So a type that keeps something else, such as metrics of the objects, is no store but a [Sink].
+	// Run ends with an error if GetByKey does not find the first object: deletes would be lost. For a
+	// type that keeps something other than the objects, such as metrics of them, use a [Sink].
 	//
-	// The objects in the store when Run is called are delivered to the watchers as their
-	// initial state. Those that no longer exist are then deleted. Old in an event is the
-	// object that GetByKey returned. If this is not the very object that was stored, Old
-	// equals the New of the event before but is not identical to it.
+	// The watchers get the objects that are in the store when Run is called as their initial state.
+	// Then the informer deletes those that no longer exist. Old in an event is the object that GetByKey
+	// returned. If GetByKey returns a copy of the stored object, Old equals the New of the event before
+	// but is not identical to it.
 	//
 	// docs/stores.md compares the stores and shows how to use less memory. Package storetest checks
 	// a store. Store and Durable cannot both be set.
 	Store cache.Store
 
-	// Durable keeps the objects, in the place of Store, and outlives the process: a restart over it
-	// neither lists nor misses deletes. See [Durable] for what the informer asks of it. The rules of
-	// Store for refused changes, for objects in the store when Run is called, and for the first object
-	// that is not found apply to it, too. It is read in pages, with retries. Defaults to none.
+	// Durable keeps the objects instead of Store, and outlives the process: a restart over it continues
+	// without a list if it can, and misses no deletes. See [Durable] for its rules. The rules of Store
+	// for refused changes, for objects that are in the store when Run is called, and for a first object
+	// that is not found apply too. The informer reads it in pages, with retries. Defaults to none.
 	Durable Durable
 
-	// Indexers are the index functions for ByIndex, by name. A Store that is a cache.Indexer, and a
-	// Durable that is a [DurableIndexer], keep these indexes themselves. For any other store they are kept in
-	// memory and hold only keys. The name cache.NamespaceIndex is taken. If a function
-	// returns an error for an object, the object is stored, that index does not find it,
-	// and an *ObjectError is reported, once until the functions work for the object. The informer's own
-	// store takes a panic as an error, and asks the functions again after 1 s, 2 s, and so on up to 1 min,
-	// until they work. It remembers the values of each object until the next write of it. The
-	// functions are called while the store is locked and must not call the informer. Defaults to none.
+	// Indexers are the index functions for ByIndex, by name. A Store that is a cache.Indexer, and a Durable
+	// that is a [DurableIndexer], keep these indexes themselves. For any other Store or Durable the informer
+	// keeps them in memory, with keys only. The name cache.NamespaceIndex is taken. If a function returns an
+	// error for an object, the object is stored, but that index does not find it. An *ObjectError is reported
+	// once, until the functions work for the object. The informer's own store treats a panic as an error, and
+	// calls the functions again after 1 s, 2 s, and so on up to 1 min, until they work. It remembers the
+	// values of each object until the object is next written. The functions are called while the store is
+	// locked and must not call the informer. Defaults to none.
 	Indexers Indexers[T]
 
-	// Fields are further indexes for ByIndex: by name, the path of the field that each index has the values of, such
-	// as "spec.nodeName". They are made by indexes.ByField, whose documentation describes paths and values. A path that
-	// T cannot have is an error of New. A name may not be in Indexers too. The rules of Indexers apply to Fields.
-	// Defaults to none.
+	// Fields are further indexes for ByIndex. The key is the name of the index, and the value is the path of a field,
+	// such as "spec.nodeName", whose values it has. See indexes.ByField for paths and values. New returns an error if T
+	// cannot have the path, or if Indexers has the name too. The rules of Indexers apply to Fields. Defaults to none.
 	Fields map[string]string
 
-	// Queue chooses client-go's queue in front of the store. Defaults to DeltaFIFO, and to
-	// RealFIFO for a Durable. DeltaFIFO for a Durable is an error.
+	// Queue chooses client-go's queue in front of the store. Defaults to QueueAuto. A Durable needs
+	// QueueRealFIFO: New returns an error for QueueDeltaFIFO.
 	Queue QueueKind
 
-	// Transform is called once for every object, before the store and the watchers see it.
-	// It may change the object in place. It must keep namespace and name. It should keep
-	// UID and resourceVersion: a relist uses them to find which objects are new, created
-	// again, or unchanged. If Transform returns an error, the object's previous state stays
-	// (a new object stays absent), and an *ObjectError is reported, once until Transform works
-	// for the object. The object's next event or relist calls it again. An error never stops a
-	// delete. Transform is called by one goroutine at a time, and by one for each namespace if
-	// there are several. While it runs, the source waits. See [StripManagedFields]. Defaults to
-	// none.
+	// Transform is called for every object that the source delivers, before the store and the watchers
+	// get it. It may change the object in place. It must keep namespace and name. It should keep UID
+	// and resourceVersion: a relist uses them to find out which objects are new, created again, or
+	// unchanged. If Transform returns an error, the object's previous state stays (a new object stays
+	// absent), and an *ObjectError is reported once, until Transform works for the object. Transform is
+	// called again at the object's next event or relist. An error never stops a delete. One goroutine
+	// at a time calls Transform, or one for each namespace or cluster if there are several. While it
+	// runs, the source waits. See [StripManagedFields]. Defaults to none.
 	Transform func(T) (T, error)
 
-	// Omit are the paths of fields that no object keeps, such as "metadata.managedFields" or "status.conditions". If the
-	// configuration of the client has [Transport], they are cut out of the answers and never decoded. Otherwise they are removed
-	// before Transform, in place. Each step of a path is the name of a field in JSON. In unstructured objects it may also be a key of
-	// a map, such as metadata.annotations['example.com/a']. No step leads through a list. A path that T does not have is an error of New. apiVersion, kind,
-	// and the metadata by which the informer knows an object cannot be omitted. A Durable keeps the fields of objects that it has
-	// already until they change. Defaults to none.
+	// Omit has the paths of fields that the informer removes from every object, such as "metadata.managedFields" or "status.conditions". If the
+	// configuration of the client has [Transport], these fields are never decoded. Otherwise they are removed in place, before Transform. Each step of a
+	// path is the name of a field in JSON. In unstructured objects it may also be a key of a map, such as metadata.annotations['example.com/a']. A path
+	// cannot lead through a list. New returns an error for a path that T does not have, and for apiVersion, kind, and the metadata by which the informer
+	// knows an object. An object that a Durable has already keeps the fields until it changes. Defaults to none.
 	Omit []string
 
-	// Share makes equal parts of the informer's objects, and of those of other informers with the
-	// same table, one piece of memory. A new or updated object goes through it before the store and
-	// the watchers see it, after Transform. It is changed in place, so no other code may keep an object
-	// that the source has returned. API clients, the fake clientsets of client-go, and the source of
-	// package informertest keep none. The FakeControllerSource of client-go's package
-	// cache/testing keeps them, so using it with a table is a data race. With
-	// IntakeAuto, lists are taken in early. Package share describes for which programs this is
-	// safe, and docs/stores.md what it saves. A store that keeps its objects in encoded form, as
-	// store/disk does, needs no table: only waiting events would get smaller. Defaults to none.
+	// Share lets equal parts of objects share memory, in this informer and in all others with the same
+	// table. It changes each new or updated object in place, after Transform and before the store and
+	// the watchers get it. So no other code may keep an object that the source has returned. API
+	// clients, the fake clientsets of client-go, and the source of package informertest keep none. The
+	// FakeControllerSource of client-go's package cache/testing keeps them, so using it with a table is
+	// a data race. With IntakeAuto, lists are taken in early. Package share describes in which programs
+	// sharing is safe, and docs/stores.md how much it saves. A store that keeps its objects in encoded
+	// form, as store/disk does, needs no table: only waiting events would get smaller. Defaults to
+	// none.
 	Share *share.Table
 
-	// TweakListOptions changes the options of every request, for example its selectors. An object that
-	// a selector no longer matches is a delete for the informer. TweakListOptions is called from the
+	// TweakListOptions changes the options of every list and watch, for example the selectors. If a
+	// selector no longer matches an object, watchers get a delete. TweakListOptions is called from the
 	// informer's goroutines. Defaults to none.
 	TweakListOptions func(*metav1.ListOptions)
 
 	// WatchList chooses whether the first state may be streamed. Defaults to WatchListAuto.
 	WatchList WatchListMode
 
-	// PageSize asks for LIST in pages of this many objects. Such lists ask for the newest
+	// PageSize is the number of objects in each page of a LIST. A list in pages asks for the newest
 	// state, which API servers before 1.34 read from etcd and not from their cache. PageSize has no
-	// effect on a stream (see WatchList). Defaults to 500 with IntakeEarly, because a list that comes as
-	// one page is in memory as a whole. With IntakeWhole, 0, the default, leaves the page size to
-	// client-go. So does a negative value, with either: the API server then answers from its cache,
-	// mostly in one page. Each page is a request. At client-go's default limit of 5 requests a second,
-	// 50,000 objects take 18 s; QPS -1 in the rest.Config turns that limit off.
+	// effect on a stream (see WatchList). 0, the default, means 500 if lists are taken in early, because
+	// memory must hold a whole page. Otherwise it leaves the page size to client-go. So does a negative
+	// value, always: the API server then answers from its cache, mostly in one page. Each page is a
+	// request. At client-go's default limit of 5 requests a second, 50,000 objects take 18 s; QPS -1 in
+	// the rest.Config turns that limit off.
 	PageSize int64
 
-	// Intake chooses when the objects of a list are taken in. Defaults to IntakeAuto.
+	// Intake chooses when the informer takes in the objects of a list. Defaults to IntakeAuto.
 	Intake IntakeMode
 
-	// Decode chooses what decodes the objects of an answer. Defaults to DecodeAuto.
+	// Decode chooses whether objects are decoded as they arrive or by client-go. Defaults to
+	// DecodeAuto.
 	Decode DecodeMode
 
-	// Lists limits how many lists are under way at the same time, also in other informers with the same
-	// limit. Defaults to that of the [Group] or the [ClientGo] to which the informer belongs, and to none without
-	// one. It is copied.
+	// Lists limits how many lists are under way at the same time, in this informer and in all others with the
+	// same limit. Defaults to the limit of the [Group] or the [ClientGo] to which the informer belongs. Without
+	// one, there is no limit. It is copied.
 	Lists *ListLimit
 
-	// Backoff sets the pauses between lists and watches that fail. It starts from the
-	// beginning after two minutes in which list and watch have worked. It is copied. Its Factor and Jitter may
-	// be at most 100, and a Duration or Cap of more than a year counts as a year. Defaults to
-	// client-go's: from 0.8 s, doubling up to 30 s, plus a random part of up to the same
-	// length.
+	// Backoff sets the pauses between lists and watches that fail. After two minutes in which list and watch
+	// have worked, it starts from the beginning. It is copied. Duration must be more than 0, Factor and Jitter
+	// at most 100, and nothing negative. A Duration or Cap of more than a year counts as a year. Defaults to
+	// client-go's: from 0.8 s, doubling up to 30 s, plus a random part of up to the same length.
 	Backoff *wait.Backoff
 
-	// DrainTimeout is how long the watchers may continue with their waiting events after
-	// Run's ctx has ended. Nothing new can happen then. The ctx of their calls stays alive
-	// until all events are handled or the time is over. An event that waits for its retry
-	// is tried at once, and again for as long as WatcherOptions.Retry and this time allow.
-	// The events that are left are dropped, counted and logged. Changes that are not in
-	// the store yet when ctx ends do not count: no watcher was due to get them. 0, the
-	// default, does not wait. It does not count if ctx ends with the cause [ErrLeaseLost].
+	// DrainTimeout is how long the watchers may go on handling their waiting events after Run's ctx has
+	// ended. No new events come then. The ctx of their calls stays alive until all events are handled
+	// or the time is over. An event that waits for its retry is tried at once, and again for as long as
+	// WatcherOptions.Retry and this time allow. The events that are left are dropped, counted and
+	// logged. Changes that are not in the store when ctx ends are not among them. 0, the default, does
+	// not wait. DrainTimeout has no effect if ctx ends with a cause that wraps [ErrLeaseLost].
 	DrainTimeout time.Duration
 
 	// ErrorHandler is called when something begins to fail, with a *WatchError, *StoreError,
-	// *EventError or *ObjectError. Their documentation describes when it is called again. It is called
-	// from several goroutines at once, while none of the informer's locks is held. The part that
-	// failed waits until it returns. The ctx carries Run's logger. Defaults to Report.
+	// *EventError or *ObjectError. See these types for when it is called again. Several goroutines may
+	// call it at once, without any of the informer's locks. The part of the informer that failed waits
+	// until it returns. The ctx carries Run's logger. Defaults to [Report].
 	ErrorHandler func(ctx context.Context, err error)
 
-	// Observer gets a call for everything that happens, for metrics and traces, see
-	// [Observer]. It is copied. Defaults to none, which costs nothing.
+	// Observer has functions that the informer calls as it works, for metrics and traces. It is copied.
+	// Defaults to none, which costs nothing.
 	Observer *Observer
 }
 
 // WatcherOptions configures one registration of a watcher. The zero value is
 // ready to use.
 type WatcherOptions struct {
-	// Name appears in logs, errors and figures. There, watchers of the same name cannot be
-	// distinguished. Defaults to the type of the watcher and a number, such as
-	// "WatcherFunc-1".
+	// Name appears in logs, errors, metrics and Health. It should be different for each watcher of an
+	// informer. Defaults to the type of the watcher and a number, such as "WatcherFunc-1".
 	Name string
 
-	// MaxBacklog is how many events may wait for the watcher before they are merged. Then
-	// the events of each object are merged, at the place of the first of them, so that at
-	// most two remain per object:
+	// MaxBacklog is how many events may wait for the watcher before they are merged. Merging combines
+	// the waiting events of each object, at the place of the first of them, so that at most two per
+	// object remain:
 	//
 	//   - an add or update and an update become one event, with the Old of the first and
 	//     the New of the last,
 	//   - an add and a delete become nothing,
 	//   - an update and a delete become a delete, with the Old of the update,
-	//   - a delete and an add, of an object that was created again, stay two events.
+	//   - a delete and an add, if an object was created again, stay two events.
 	//
-	// A watcher that only looks at the state of objects will not notice.
+	// A watcher that only looks at the state of objects does not notice this.
 	//
-	// So at most MaxBacklog events plus two per object wait. Not counted are the rest of a
-	// state that the watcher is being given, because it has joined or a resync is due, and
-	// the events that it has taken: 256, or MaxBacklog if that is less. 0 is
-	// 10,000. A negative value keeps every event, however much memory that takes.
+	// So at most MaxBacklog events plus two per object wait. Two things do not count: the rest of a
+	// state that the watcher is being given, when it has joined or for a resync, and the events that it
+	// has taken, up to 256 or MaxBacklog if that is less. 0, the default, means 10,000. A negative
+	// value keeps every event, however much memory that takes.
 	MaxBacklog int
 
-	// Workers is the largest number of calls of the watcher at once, each for another object.
-	// The watcher gets each object's events one at a time and in order.
-	// But waiting events are always merged by object, as above, also with a negative
-	// MaxBacklog. The watcher is called from this many goroutines. OnSynced comes when each
-	// object of the initial state has been attempted once, and may overlap later events.
-	// 0 or 1, the default, is one call at a time. At most 65,536.
+	// Workers is how many goroutines call the watcher at the same time, each for another object. The
+	// watcher gets each object's events one at a time and in order. But waiting events are always
+	// merged by object, as with MaxBacklog, even if MaxBacklog is negative. OnSynced is called when the
+	// watcher has been called once for each object of the initial state, and may overlap with later
+	// events. 0, the default, and 1 mean one call at a time. At most 65,536.
 	Workers int
 
-	// Retry decides about an event for which the watcher has returned an error. [Backoff] returns a
-	// Retry for most programs.
+	// Retry decides whether and when an event for which the watcher has returned an error comes again.
+	// [Backoff] returns a policy that suits most programs.
 	//
-	// Other objects do not wait for the retry. Newer events of the same object are merged
-	// with the failed event as above. The merged event comes when the wait is over, and its
-	// failures are counted from the beginning. An add that has failed counts as seen: the
-	// watcher gets its delete. An error that wraps ErrPermanent is not retried. OnSynced does not
-	// wait for retries. With Retry, waiting events are always merged, as with Workers. Nil, the
-	// default, never retries.
+	// Other objects do not wait for the retry. Newer events of the same object are merged with the
+	// failed event, as with MaxBacklog. The merged event comes when the wait is over, and its failures
+	// are counted from 0. If an add has failed, the watcher still gets the delete of the object. An
+	// error that wraps ErrPermanent is not retried. OnSynced does not wait for retries. With Retry,
+	// waiting events are always merged, as with Workers. Nil, the default, never retries.
 	Retry RetryPolicy
 
-	// RecoverPanics turns a panic of the watcher into an error, a *PanicError in an
-	// *EventError, which is retried like other errors. Anything that the watcher has left
-	// half done, such as a locked mutex, stays so. By default a panic ends the process,
-	// with the stack of the watcher.
+	// RecoverPanics turns a panic of the watcher into a *PanicError, which is reported and retried like
+	// an error that the watcher returns. Anything that the watcher has left half done, such as a locked
+	// mutex, stays so. By default a panic ends the process, with the stack of the watcher.
 	RecoverPanics bool
 
-	// ResyncPeriod is how often the watcher gets an update with OriginResync for every
-	// object in the store. It is counted from the watcher's Synced. A resync is put off
-	// while the watcher has events to handle, such as one that waits for its retry. No
-	// other watcher gets these events, and no request is made to the API server. 0, the
-	// default, is never.
+	// ResyncPeriod is how often the watcher gets an update with OriginResync for every object in the
+	// store. The first period begins when the watcher has synced. A resync waits while the watcher has
+	// events to handle, including one that waits for its retry. No other watcher gets these events, and
+	// the API server gets no request. 0, the default, means never.
 	ResyncPeriod time.Duration
 
-	// OnSynced is called once, in the watcher's goroutine, right after the last call for
-	// the initial state. Without Workers and Retry it comes before any later event.
+	// OnSynced is called once, in one of the watcher's goroutines, right after the last call for the
+	// initial state. Without Workers and Retry it is called before any later event.
 	//
-	// It never comes before the informer has synced. An object that a reader then lacks does not
-	// exist, or the informer does not select it. The exceptions were reported to ErrorHandler: the
-	// store refused the object, or a Transform failed for it. OnSynced is not
-	// called a second time: an action in it that may fail must be retried inside it, until its ctx
-	// ends. Synced closes when OnSynced has returned. Defaults to none.
+	// OnSynced is never called before the informer has synced. An object that a reader does not find
+	// then does not exist, or the informer does not select it. The only exceptions were reported to
+	// ErrorHandler: the store refused the object, or it could not be used. OnSynced is not called a
+	// second time, so retry an action that may fail inside it, until its ctx ends. Registration.Synced
+	// is closed when OnSynced has returned. Defaults to none.
 	OnSynced func(ctx context.Context)
 }
 
 // ListLimit limits how many lists are under way at the same time. Without a limit, informers that start together
-// list together. That is the peak of the memory of a program at its start, and of the load of an API server after an
+// list together. A program then needs the most memory at its start, and an API server has the highest load after an
 // outage.
 //
-// A list waits for its turn before its request, first come, first served. So does a stream of the first state. An
-// informer of [NewInNamespaces] has a list for each namespace. A turn lasts until the list is taken in, or has failed:
-// a pause before the next attempt needs none. It also ends after 5 s in which nothing has arrived and no object
-// was taken in. Then the list continues without a turn. So lists that hang hold up the others for 5 s, for each n of them.
-// The same is true if an informer waits inside its Transform for another one. If client-go alone reads the body of an
-// answer, see [Transport], these are not 5 s but a minute from the beginning of the answer.
+// A list waits for its turn before its request, first come, first served. So does a stream of the first state. An informer
+// of [NewInNamespaces] has a list for each namespace. A turn lasts until the list is taken in or has failed. A pause
+// before the next attempt needs no turn. A turn also ends after 5 s in which nothing has arrived and no object was taken
+// in. The list then continues without a turn. So n lists that hang hold up the others for 5 s. The same is true if an
+// informer waits for another one in its Transform. If client-go reads the body of an answer by itself, see [Transport],
+// the turn ends a minute after the beginning of the answer instead.
 //
-// A start from a [Durable] that needs no list, a watch, and client-go's fake clients need no turn.
+// Three things need no turn: a watch, a start from a [Durable] without a list, and client-go's fake
+// clients.
 //
-// Options.Lists, Group.Lists and ClientGo.Lists take a ListLimit. Any number of them may share one, and any
-// goroutine may use it. Health, and the error of WaitForSync, show who waits. The zero value sets no limit.
+// Options.Lists, Group.Lists and ClientGo.Lists take a ListLimit. Any number of these may share one limit,
+// and it may be used from any goroutine. Health and the error of WaitForSync show which lists wait. The
+// zero value sets no limit.
 type ListLimit struct{ turns *turns.Limit } // nil for no limit
 
 // NewListLimit returns a limit of n lists at a time. If n is 0 or less, there is no limit.
 func NewListLimit(n int) *ListLimit { return &ListLimit{turns.New(n)} }
 
-// maxWorkers is the largest WatcherOptions.Workers. All of these goroutines are started at once.
+// maxWorkers is the largest allowed WatcherOptions.Workers. All of these goroutines start at once.
 const maxWorkers = 1 << 16
 
-// earlyPageSize is the PageSize with IntakeEarly. It is client-go's.
+// earlyPageSize is the default of PageSize if lists are taken in early. client-go has the same default.
 const earlyPageSize = 500
 
 // defaultMaxBacklog is the WatcherOptions.MaxBacklog of a watcher that does not set one.
 const defaultMaxBacklog = 10_000
 
-// withDefaults returns a copy of o with every default filled in.
+// withDefaults returns a copy of o in which every default is filled in.
 func (o Options[T]) withDefaults() Options[T] {
 	o.Name = cmp.Or(o.Name, object.TypeName(reflect.TypeFor[T]()))
 	if o.durable() {
@@ -372,8 +364,8 @@ func (o Options[T]) withDefaults() Options[T] {
 	return o
 }
 
-// early reports whether lists are taken in as they arrive. SetTransform of a cache.SharedIndexInformer may
-// change that until the informer runs.
+// early reports whether lists are taken in early, see IntakeEarly. SetTransform of a
+// cache.SharedIndexInformer may change the result until the informer runs.
 func (o Options[T]) early() bool {
 	if o.Intake == IntakeAuto {
 		return o.store() != nil || o.Transform != nil || o.Share != nil || len(o.Omit) > 0
@@ -383,7 +375,7 @@ func (o Options[T]) early() bool {
 
 func (o Options[T]) durable() bool { return o.Durable != nil }
 
-// store returns the store that the program has chosen, and nil if it has chosen none.
+// store returns Options.Durable or Options.Store, or nil if neither is set.
 func (o Options[T]) store() any {
 	switch {
 	case o.durable():
@@ -394,8 +386,8 @@ func (o Options[T]) store() any {
 	return nil
 }
 
-// storedType returns the only type that the store accepts, and nil if it has not declared one or if the
-// informer has objects of any type.
+// storedType returns the type of object that the Durable accepts. It returns nil if the Durable has not
+// declared one, or if T is AnyObject.
 func (o Options[T]) storedType() reflect.Type {
 	if store, ok := o.Durable.(interface{ ObjectType() reflect.Type }); ok && reflect.TypeFor[T]() != reflect.TypeFor[AnyObject]() {
 		return store.ObjectType()
@@ -461,8 +453,8 @@ func (o Options[T]) indexers(t reflect.Type) (cache.Indexers, error) {
 	return all, nil
 }
 
-// client-go computes a pause without a look at overflows. A pause that overflows is negative, so
-// that the source would be asked without any pause. None does within these limits.
+// client-go does not check whether a pause overflows. A pause that overflows is negative, so the source
+// would get requests without any pause. Within these limits no pause overflows.
 const (
 	maxPause  = 365 * 24 * time.Hour
 	maxGrowth = 100.0 // of Factor and Jitter
