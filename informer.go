@@ -25,10 +25,9 @@ import (
 	"github.com/customcacheinformer/informer/internal/version"
 )
 
-// CustomCacheInformer lists and watches one resource, keeps its state in a store, and informs any
-// number of watchers the changes, each at its own pace. [New] makes one. Its methods may be called
-// from any goroutine and in any order. The package documentation has the contract. It must not be
-// copied.
+// CustomCacheInformer lists and watches one resource, keeps its state in a store, and gives the changes
+// to any number of watchers, each at its own pace. [New] makes one. Its methods may be called from any
+// goroutine and in any order. The package documentation has the contract. It must not be copied.
 type CustomCacheInformer[T Object] struct {
 	opts      Options[T]
 	scan      index.Scan              // reads the store
@@ -59,50 +58,49 @@ type CustomCacheInformer[T Object] struct {
 	running  atomic.Bool
 }
 
-// New returns an informer over the resource of a typed client, such as
-// clientset.CoreV1().Pods(""). The client decides what T is, so options for another type do not
-// compile. New makes no request; Run does. For other sources there is [NewFrom].
+// New returns an informer over the resource of a typed client, such as clientset.CoreV1().Pods(""). The
+// client decides what T is, so options for another type do not compile. New makes no request; Run does.
+// For other clients and sources, use [NewFrom].
 //
-// New checks its arguments, and returns an error that names the argument or the field. It does
-// not keep or change opts. If Options.Store is a cache.Indexer, or Options.Durable a
-// [DurableIndexer], New adds the Indexers to it, and an index by namespace if it has none.
+// New returns an error that names the argument or the field if one cannot be used. It does not change
+// opts. If Options.Store is a cache.Indexer, or Options.Durable a [DurableIndexer], New adds the
+// Indexers and Fields to it, and an index by namespace if it has none.
 func New[T Object, L runtime.Object](client Client[T, L], opts Options[T]) (*CustomCacheInformer[T], error) {
 	return NewFrom(ListWatch(client), opts)
 }
 
-// NewFrom returns an informer over any source that lists and watches one resource: one that
-// [ListWatch] makes from a dynamic or a metadata client, one of package informertest, or any
-// other cache.ListerWatcher. It does the same as [New].
+// NewFrom returns an informer over any source that lists and watches one resource: one that [ListWatch]
+// makes from a dynamic or a metadata client, one of package informertest, or any other
+// cache.ListerWatcher. It checks its arguments and treats opts as [New] does.
 //
-// T must be a pointer to an API type, or AnyObject. If lw delivers objects of another type, or
-// an empty list of them, its first list fails, and the failure is reported.
+// T must be a pointer to an API type, or AnyObject. If lw delivers objects of another type, or an empty
+// list of another type, its first list fails, and the failure is reported.
 func NewFrom[T Object](lw cache.ListerWatcher, opts Options[T]) (*CustomCacheInformer[T], error) {
 	return newFrom[T](reading{resources: []resource{{lw: lw}}}, opts)
 }
 
-// NewInNamespaces returns one informer over one resource in several namespaces, for programs
-// that may not read all of them. client returns the client for a namespace, and is called once
-// for each, before NewInNamespaces or SetNamespaces returns. It may be a method of a typed client, of the dynamic
-// client or of the metadata client:
+// NewInNamespaces returns one informer over one resource in several namespaces, for programs that have no right
+// to read all namespaces. It calls client once for each namespace to get the client for it; SetNamespaces does so
+// later for each new one. client may be a method of a typed client, of the dynamic client or of the metadata
+// client:
 //
 //	informer.NewInNamespaces(clientset.CoreV1().Pods, namespaces, informer.Options[*corev1.Pod]{})
 //	informer.NewInNamespaces(dynamic.Resource(gvr).Namespace, namespaces, informer.Options[*unstructured.Unstructured]{})
 //
 // The set may be empty, and [CustomCacheInformer.SetNamespaces] changes it.
 //
-// The informer has one store, and each watcher one registration. It lists and watches each
-// namespace by itself, so all that [CustomCacheInformer] promises about requests holds for
-// each. It has synced when it has listed all of them. A namespace that cannot be read keeps its
-// last state, and delays no other. Neither does one that has more changes than the store can take:
-// at most 256 of its changes wait in memory, and the rest at the server, or 1,000 over a Durable. The events
-// of one namespace come in order; there is no order between namespaces. Transform is called from
-// a goroutine of each namespace.
+// The informer has one store, and each watcher one registration. It lists and watches each namespace by
+// itself. It has synced when it has listed all of them. A namespace that cannot be read keeps its last
+// state, and delays no other. A namespace that has more changes than the store can take delays no other
+// either: at most 256 of its changes (1,000 over a Durable) wait in memory, and the rest at the server. The
+// events of one object come in order; there is no order between namespaces. Transform is called from a
+// goroutine of each namespace.
 //
-// Over a Durable, a restart lists only namespaces that are new or were not complete. The objects
-// of namespaces that are no longer wanted are removed, and come as deletes.
+// Over a Durable, a restart lists only namespaces that are new or whose first list was not complete.
+// The objects of namespaces that are no longer in the set are removed, and come as deletes.
 //
-// NewInNamespaces returns an error if a namespace is given twice or is no
-// name of a namespace, if client returns nil, and in the cases in which [NewFrom] does.
+// NewInNamespaces returns an error if a namespace is given twice or is not a valid name, if client is
+// nil or returns nil, and whenever [NewFrom] does.
 func NewInNamespaces[T Object, L runtime.Object, C UntypedClient[L]](client func(namespace string) C, namespaces []string, opts Options[T]) (*CustomCacheInformer[T], error) {
 	if client == nil {
 		return nil, errors.New("informer: the function that returns clients is nil")
@@ -131,9 +129,9 @@ func newFrom[T Object](what reading, opts Options[T]) (*CustomCacheInformer[T], 
 	return newInformer(what, object.As[T], bareObject[T], indexers, opts)
 }
 
-// newInformer returns an informer over the objects that accept does not refuse. When the
-// informer knows only the key and the UID of a deleted object, bareObject makes an object of
-// these. The indexers replace Options.Indexers and Options.Fields.
+// newInformer returns an informer over the objects for which accept returns no error. bareObject makes
+// an object with only a key and a UID, for a delete of which the informer knows no more. The indexers
+// replace Options.Indexers and Options.Fields.
 func newInformer[T Object](what reading, accept func(any) (T, error), bareObject func(string, types.UID) T, indexers cache.Indexers, opts Options[T]) (*CustomCacheInformer[T], error) {
 	omit, err := opts.omission(bareObject("", ""))
 	if err != nil {
@@ -189,8 +187,8 @@ func newInformer[T Object](what reading, accept func(any) (T, error), bareObject
 	return i, nil
 }
 
-// set calls change, which changes a setting that is fixed once the informer runs. It returns
-// ErrAlreadyRun if the informer runs or has run.
+// set calls change, which changes a setting. It does not call change, and returns ErrAlreadyRun, if the
+// informer runs or has run.
 func (i *CustomCacheInformer[T]) set(change func()) error {
 	i.settings.Lock()
 	defer i.settings.Unlock()
@@ -208,12 +206,13 @@ func (i *CustomCacheInformer[T]) report(ctx context.Context, err error) {
 	handler(ctx, err)
 }
 
-// AddWatcher registers w. It does not block. The watcher gets the state as of this call,
-// as added events with OriginInitial, and then every change after it. No change is left out
-// and none comes twice. Calls of the watcher begin once the informer runs.
+// AddWatcher registers w. It does not block. The watcher gets the state as of this call, as added
+// events with OriginInitial, and then every later change. No change is left out and none comes twice.
+// The informer calls the watcher only after Run was called.
 //
-// AddWatcher may be called before and during Run, also in a watcher's callback. It returns
-// ErrStopped once Run's ctx has ended, and another error if an argument cannot be used.
+// AddWatcher may be called before and during Run, also in a watcher's callback. It returns an error
+// that wraps [ErrStopped] once Run's ctx has ended, and another error if w is nil or a field of opts
+// cannot be used.
 func (i *CustomCacheInformer[T]) AddWatcher(w ResourceWatcher[T], opts WatcherOptions) (*Registration, error) {
 	if err := checkWatcher(w); err != nil {
 		return nil, fmt.Errorf("informer %s: %w", i.opts.Name, err)
@@ -234,20 +233,22 @@ func (i *CustomCacheInformer[T]) AddWatcher(w ResourceWatcher[T], opts WatcherOp
 	return &Registration{synced: l.synced, stopped: l.stopped, listener: l}, nil
 }
 
-// SetNamespaces replaces the namespaces that an informer of [NewInNamespaces] reads. It does not wait for requests, and may be called
-// at any time, from any goroutine, also in a watcher's callback. The set may be empty.
+// SetNamespaces replaces the set of namespaces that an informer of [NewInNamespaces] reads. It does not wait for requests. It may be
+// called at any time, also in a watcher's callback. The set may be empty.
 //
-//   - A namespace that stays notices nothing: no request is made for it.
-//   - A new one is listed and watched. Its client comes from the function that NewInNamespaces was given, which must not call
-//     SetNamespaces. Its first objects come with OriginInitial, also after the informer has synced.
-//   - The requests for one that is gone end. Its events that have arrived are delivered as usual. Then each of its objects comes as
-//     a delete with OriginLeft and FinalStateUnknown, and nothing of it comes after that. If the namespace returns, it is listed
-//     when these deletes are in the store.
+//   - A namespace that stays is not affected: its watch continues.
+//   - A new namespace is listed and watched. SetNamespaces gets its client from the function that was given to
+//     NewInNamespaces, which must not call SetNamespaces. Its first objects come with OriginInitial, even if the informer has
+//     synced.
+//   - The requests for a removed namespace end. Its events that have arrived are delivered as usual. Then each of its objects comes
+//     as a delete with OriginLeft and FinalStateUnknown, and no further events of it follow. If the namespace is added again, it is
+//     listed when these deletes are in the store.
 //
-// An informer that has synced stays synced. Until then, a namespace that is gone is no longer waited for.
+// An informer that has synced stays synced. One that has not synced no longer waits for a removed
+// namespace.
 //
-// SetNamespaces returns an error and changes nothing if a name is given twice or is no name of a namespace, if a client is nil,
-// or if another constructor has made the informer. It returns ErrStopped once Run's ctx has ended.
+// SetNamespaces returns an error and changes nothing if a name is given twice or is not valid, if a client is nil, or if
+// NewInNamespaces has not made the informer. It returns an error that wraps [ErrStopped] once Run's ctx has ended.
 func (i *CustomCacheInformer[T]) SetNamespaces(namespaces []string) error {
 	if err := i.setNamespaces(namespaces); err != nil {
 		return fmt.Errorf("informer %s: SetNamespaces: %w", i.opts.Name, err)
@@ -303,8 +304,8 @@ func (i *CustomCacheInformer[T]) become(set, come, gone []*scope) error {
 	return nil
 }
 
-// follow has the log show the versions of the source from now on. It returns an error if a watcher with
-// these options cannot follow them.
+// follow puts the versions of the source into the log from now on. It returns an error if a watcher
+// with these options, or over this informer, cannot follow them.
 func (i *CustomCacheInformer[T]) follow(opts WatcherOptions) error {
 	switch {
 	case opts.MaxBacklog >= 0 || opts.Workers > 1 || opts.Retry != nil:
@@ -321,17 +322,16 @@ func (i *CustomCacheInformer[T]) follow(opts WatcherOptions) error {
 	return nil
 }
 
-// Run lists and watches, writes to the store and calls the watchers, until ctx ends. Then it
-// stops the source first and the watchers after it. The watchers may continue for
-// Options.DrainTimeout. Run returns nil when every goroutine that it started has returned. It
-// waits for calls of your source, store and watchers that are under way, and logs their names
-// after 10 s. Events that still wait for a watcher are dropped. Their number is logged, and
-// given to Observer.Undelivered.
+// Run lists and watches, writes to the store and calls the watchers, and blocks until ctx ends. Then it
+// stops the source first and the watchers after it. The watchers may continue for Options.DrainTimeout.
+// Run returns nil when every goroutine that it started has returned. It waits for calls of your source,
+// store and watchers that are under way, and logs their names after 10 s. Events that still wait for a
+// watcher are dropped. Their number is logged, and reported to Observer.Undelivered.
 //
-// If ctx has ended already, Run makes no request and calls no watcher. A second Run returns
-// ErrAlreadyRun at once. Run returns an error and stops the informer if another one runs over the same
-// Durable, or if the store does not find the first object that it was given. Do not wait for Run
-// to return in a watcher's callback.
+// If ctx has ended already, Run makes no request and calls no watcher. A second Run returns an error
+// that wraps [ErrAlreadyRun] at once. Run returns an error and stops the informer if another informer
+// runs over the same Durable, or if the store does not find the first object that it was given. Do not
+// wait for Run to return in a watcher's callback.
 func (i *CustomCacheInformer[T]) Run(ctx context.Context) error {
 	if err := i.set(func() { i.running.Store(true); takeInEarly(i.gate.scopes(), i.opts) }); err != nil {
 		return fmt.Errorf("informer %s: %w", i.opts.Name, err)
@@ -369,8 +369,8 @@ func (i *CustomCacheInformer[T]) Run(ctx context.Context) error {
 	return nil
 }
 
-// await calls wait, and logs the names of the user's calls that it waits for if they do not
-// return within HungCall.
+// await calls wait. If wait takes longer than HungCall, await logs the names of the user's calls that
+// have not returned.
 func (i *CustomCacheInformer[T]) await(ctx context.Context, wait func()) {
 	done := make(chan struct{})
 	var naming sync.WaitGroup
@@ -403,14 +403,14 @@ func (i *CustomCacheInformer[T]) underWay() []string {
 	return calls
 }
 
-// stop refuses new watchers, and ends all waiting for the informer.
+// stop refuses new watchers, and ends the calls that wait for the informer, such as WaitForSync.
 func (i *CustomCacheInformer[T]) stop() {
 	i.processor.refuse()
 	close(i.stopped)
 }
 
-// control runs everything from the source to the log, once the listeners are live. It returns
-// when ctx has ended and all of that has stopped.
+// control runs the sources and the applier, once the listeners are live. It returns when ctx has ended
+// and these have stopped.
 func (i *CustomCacheInformer[T]) control(ctx context.Context) {
 	select {
 	case <-i.processor.startedCh:
@@ -439,9 +439,9 @@ func (i *CustomCacheInformer[T]) control(ctx context.Context) {
 	i.queue.Close()
 }
 
-// Synced returns a channel that is closed once every object of the first list is in the
-// store, or could not be stored and was reported. The watchers may still be behind; their
-// registrations have a Synced of their own.
+// Synced returns a channel that is closed once every object of the first list is in the store, or could
+// not be stored and was reported. It is never closed if Run's ctx ends first. Watchers may still be
+// behind, see [Registration.Synced].
 func (i *CustomCacheInformer[T]) Synced() <-chan struct{} { return i.applier.synced }
 
 // HasSynced reports whether Synced is closed. It does not block.
@@ -450,10 +450,10 @@ func (i *CustomCacheInformer[T]) HasSynced() bool { return channel.Closed(i.appl
 // Name returns Options.Name. It does not block.
 func (i *CustomCacheInformer[T]) Name() string { return i.opts.Name }
 
-// MemberHealth returns Health. It is for a [Group].
+// MemberHealth returns what Health returns, for a [Group]. It does not block.
 func (i *CustomCacheInformer[T]) MemberHealth() MemberHealth { return i.Health() }
 
-// Health returns how the informer is doing. It may be called at any time and does not
+// Health returns the state of the informer at this moment. It may be called at any time and does not
 // block, even while the store, the source or a watcher hangs.
 func (i *CustomCacheInformer[T]) Health() Health {
 	failing := i.applier.access.trouble() // read before StoreBusy, so that the two are about the same operation

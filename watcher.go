@@ -20,24 +20,25 @@ type AnyObject interface {
 	runtime.Object
 }
 
-// Object is the constraint on the type of an informer's objects: a pointer to an API type,
-// such as *corev1.Pod, *unstructured.Unstructured or *metav1.PartialObjectMetadata.
+// Object is the type constraint for an informer's objects: a pointer to an API type, such as
+// *corev1.Pod, *unstructured.Unstructured or *metav1.PartialObjectMetadata, or [AnyObject].
 type Object interface {
 	comparable
 	AnyObject
 }
 
-// EventType is the kind of change that an event reports.
+// EventType is the kind of change that an [Event] reports.
 type EventType uint8
 
-// The three kinds of change.
+// These are the three kinds of change.
 const (
 	EventAdded EventType = iota + 1
 	EventUpdated
 	EventDeleted
 )
 
-// String returns "added", "updated" or "deleted".
+// String returns "added", "updated" or "deleted", and for any other value its number, as in
+// "EventType(9)".
 func (t EventType) String() string {
 	switch t {
 	case EventAdded:
@@ -56,21 +57,22 @@ type Origin uint8
 const (
 	// OriginWatch is a change that the watch delivered. It is the zero value.
 	OriginWatch Origin = iota
-	// OriginInitial marks the state that a watcher starts from: the objects that were there
-	// when it was added, and every change, of any type, before the informer has synced.
+	// OriginInitial marks the state that a watcher starts from: the objects that were in the store when
+	// the watcher was added, and every change, of any type, before the informer has synced. It also
+	// marks the first objects of a namespace or a cluster that comes later.
 	OriginInitial
-	// OriginRelist is a difference that was found by listing again, after the watch had been
-	// cut for too long. The changes in between are not known.
+	// OriginRelist is a difference that a later list has shown, after the watch had been cut for too
+	// long. The changes in between are not known.
 	OriginRelist
-	// OriginResync is not a change. It marks the replay of the state for
-	// WatcherOptions.ResyncPeriod.
+	// OriginResync marks the replay of the state for WatcherOptions.ResyncPeriod. It is not a change.
 	OriginResync
 	// OriginLeft marks the deletes of a namespace or a cluster that the informer no longer reads, see
-	// [CustomCacheInformer.SetNamespaces] and [Clusters.Disengage]. The objects may exist.
+	// [CustomCacheInformer.SetNamespaces] and [Clusters.Disengage]. The objects may still exist.
 	OriginLeft
 )
 
-// String returns "watch", "initial", "relist", "resync" or "left".
+// String returns "watch", "initial", "relist", "resync" or "left", and for any other value its number,
+// as in "Origin(9)".
 func (o Origin) String() string {
 	switch o {
 	case OriginWatch:
@@ -87,35 +89,34 @@ func (o Origin) String() string {
 	return fmt.Sprintf("Origin(%d)", uint8(o))
 }
 
-// Event is one change of one object. It is a value: copy it freely. Its objects are shared
-// with the store and with all other watchers and must not be changed.
+// Event is one change of one object. It may be copied. Its objects are shared with the store and with
+// all other watchers and must not be changed.
 type Event[T Object] struct {
-	// Old is the object as this watcher knew it: the New of the event that it got before for
-	// this object. Old is the zero T in an added event, and never the zero T in a deleted
-	// event. In a resync it is the same object as New. Where T is AnyObject and only the key
-	// of a deleted object is known, Old is a *metav1.PartialObjectMetadata.
+	// Old is the object as this watcher knew it: the New of the watcher's last event for this object.
+	// Old is the zero T in an added event, and never the zero T in an updated or a deleted event. In a
+	// resync it is the same object as New. If T is AnyObject and only the key of a deleted object is
+	// known, Old is a *metav1.PartialObjectMetadata.
 	Old T
 	// New is the object after the change. It is the zero T in a deleted event.
 	New T
-	// From is the cluster of the object. It is nil unless [NewOverClusters] has made the informer. See [Event.Cluster].
+	// From is the cluster of the object, or nil unless [NewOverClusters] has made the informer. See [Event.Cluster].
 	From *Cluster
-	// Type is the kind of change. It decides whether Old, New or both are set.
+	// Type is the kind of change. It determines whether Old, New or both are set.
 	Type EventType
 	// Origin is how the informer learned of the change.
 	Origin Origin
-	// FinalStateUnknown marks a delete that the watch did not show, but a relist found. Old
-	// is then the last known state. If the store has lost even that, Old has only the
-	// namespace, the name and, if known, the UID.
+	// FinalStateUnknown marks a delete that the watch did not show, but a relist found. Old is then the
+	// last state that the store had. If the store has lost the object, Old has only the namespace, the
+	// name and, if known, the UID.
 	FinalStateUnknown bool
-	// Merged marks an event that stands for several events, which waited together (see
-	// WatcherOptions.MaxBacklog). The object had other states in between, which this watcher
-	// does not get. Old and New may then be alike, although a reader has shown another state
-	// in between.
+	// Merged marks an event that stands for several events that waited together, see
+	// WatcherOptions.MaxBacklog. The object had other states between Old and New, and this watcher does
+	// not get them. Old and New may then be equal.
 	Merged bool
 }
 
-// Object returns New, or Old for a deleted event. It is never nil in an event that an
-// informer delivers.
+// Object returns New, or Old for a deleted event. For an event that an informer delivers, it never
+// returns nil.
 func (e Event[T]) Object() T {
 	if e.Type == EventDeleted {
 		return e.Old
@@ -123,25 +124,25 @@ func (e Event[T]) Object() T {
 	return e.New
 }
 
-// Key returns the namespace and the name of the event's object. The namespace of a
-// cluster-scoped object is empty.
+// Key returns the namespace and the name of the event's object. For a cluster-scoped object, the
+// namespace is "".
 func (e Event[T]) Key() types.NamespacedName {
 	obj := e.Object()
 	return types.NamespacedName{Namespace: obj.GetNamespace(), Name: obj.GetName()}
 }
 
-// Cluster returns the name of the cluster of the event's object. It is "" unless [NewOverClusters] has made the informer.
+// Cluster returns the name of the cluster of the event's object, or "" unless [NewOverClusters] has made the informer.
 func (e Event[T]) Cluster() string { return e.From.name() }
 
-// where returns the key with the cluster, for errors and figures.
+// where returns the key with the name of the cluster, for errors and Health.
 func (e Event[T]) where() string { return e.From.prefix() + e.Key().String() }
 
-// Cluster is the cluster of an event.
+// Cluster is a cluster from which an event comes.
 type Cluster struct {
 	Name string
 }
 
-// name returns the name, and "" for nil.
+// name returns the name of c, or "" if c is nil.
 func (c *Cluster) name() string {
 	if c == nil {
 		return ""
@@ -149,7 +150,7 @@ func (c *Cluster) name() string {
 	return c.Name
 }
 
-// prefix returns how the keys of the cluster's objects begin. It is "" for nil.
+// prefix returns the prefix of the keys of the cluster's objects, or "" if c is nil.
 func (c *Cluster) prefix() string {
 	if c == nil {
 		return ""
@@ -157,14 +158,15 @@ func (c *Cluster) prefix() string {
 	return c.Name + object.ClusterMark
 }
 
-// Leave is how the objects of a cluster leave, see [Clusters.Disengage].
+// Leave chooses what watchers get for the objects of a cluster that the informer no longer reads, see
+// [Clusters.Disengage].
 type Leave uint8
 
 const (
 	// LeaveDeleted delivers a delete of each object, with OriginLeft and FinalStateUnknown.
 	LeaveDeleted Leave = iota + 1
-	// LeaveSilently delivers nothing, for a cluster that is out of reach and has not lost its objects. The events of these
-	// objects that wait for a watcher are dropped, also those that wait for a retry. Deletes that have arrived before still come.
+	// LeaveSilently delivers nothing. It is for a cluster that is out of reach but still has its objects. Events of these objects
+	// that wait for a watcher, or for a retry, are dropped. Events of objects that were deleted before still come.
 	LeaveSilently
 )
 
@@ -178,31 +180,30 @@ func (l Leave) check() error {
 // ResourceWatcher gets the events of an informer. It is the counterpart of client-go's
 // ResourceEventHandler.
 //
-// One goroutine at a time calls the watcher of a registration, unless it has
-// WatcherOptions.Workers. The watcher gets the events of each object in the order in which
-// the store took the changes. A watcher value that is registered more than once is called
-// from several goroutines.
+// One goroutine at a time calls the watcher of a registration, unless WatcherOptions.Workers is set.
+// The watcher gets the events of each object in the order in which the store took the changes. A
+// watcher value that is registered more than once is called from several goroutines.
 //
 // A call may block: only this watcher waits for it. The ctx of a call ends when the
 // registration is removed or the informer has stopped. It carries the logger of Run's ctx.
 //
-// An error that a call returns goes to Options.ErrorHandler as an [*EventError], except the
-// error of this ctx after it has ended. The event comes again if WatcherOptions.Retry decides
-// so. Otherwise it counts as handled. A panic ends the process, because it may leave things
-// half done, unless WatcherOptions.RecoverPanics is set. A call must not end its goroutine,
-// as runtime.Goexit and a test's FailNow do: no goroutine would be left to call the watcher.
+// An error that a call returns goes to Options.ErrorHandler as an [*EventError], except the error of
+// this ctx after it has ended. If WatcherOptions.Retry decides so, the event comes again. Otherwise it
+// counts as handled. A panic ends the process, unless WatcherOptions.RecoverPanics is set. A call must
+// not end its goroutine, as runtime.Goexit and a test's FailNow do: no goroutine would be left to call
+// the watcher.
 type ResourceWatcher[T Object] interface {
-	// Add is called with an event of type EventAdded.
+	// Add is called for an event of type EventAdded.
 	Add(ctx context.Context, e Event[T]) error
-	// Update is called with an event of type EventUpdated, also for a resync.
+	// Update is called for an event of type EventUpdated. The events of a resync have this type too.
 	Update(ctx context.Context, e Event[T]) error
-	// Delete is called with an event of type EventDeleted.
+	// Delete is called for an event of type EventDeleted.
 	Delete(ctx context.Context, e Event[T]) error
 }
 
-// Registration stands for one watcher that was added to an informer. AddWatcher returns it.
-// Its methods may be called from any goroutine. Except CatchUp, they do not block, and may be called
-// from the watcher's own callback too. It must not be copied.
+// Registration stands for one watcher that was added to an informer. AddWatcher returns it. Its methods
+// may be called from any goroutine. All except CatchUp do not block, and may be called in the watcher's
+// own callback too. A Registration must not be copied.
 type Registration struct {
 	synced, stopped <-chan struct{}
 	listener        interface { // whatever its type of object is
@@ -212,43 +213,41 @@ type Registration struct {
 	}
 }
 
-// Synced returns a channel that is closed once the watcher has been called for every object
-// of its initial state, whether or not those calls failed, and OnSynced has returned. The
-// channel never closes if the watcher is removed or the informer is stopped before that: wait
-// for Stopped beside it.
+// Synced returns a channel that is closed once the watcher has been called for every object of its
+// initial state, even if a call has failed, and OnSynced has returned. The channel is never closed if
+// the watcher is removed or the informer stops first: to notice that, wait for Stopped as well.
 func (r *Registration) Synced() <-chan struct{} { return r.synced }
 
-// Remove ends the registration. It does not block: a call that is under way continues with its
-// ctx cancelled, and Stopped closes when that call has returned. No call follows, and the
-// waiting events are dropped. Remove does nothing if it was called before or the informer has
-// stopped.
+// Remove ends the registration. It does not block. The ctx of a call that is under way is cancelled,
+// and Stopped is closed when that call has returned. No further call follows, and the waiting events
+// are dropped. Remove does nothing if it was called before or the informer has stopped.
 func (r *Registration) Remove() { r.listener.remove() }
 
-// Stopped returns a channel that is closed when the watcher's last call has returned, after
-// Remove or after the informer has stopped. Do not wait for it in the watcher's own callback.
+// Stopped returns a channel that is closed when the watcher's last call has returned, after Remove or
+// after the informer was stopped. Do not wait for it in the watcher's own callback.
 func (r *Registration) Stopped() <-chan struct{} { return r.stopped }
 
-// Stats returns figures about the watcher. It does not block, also while a call of the watcher
-// or of the store hangs.
+// Stats returns how many events the watcher has handled, how many wait, and more. It does not block,
+// even while a call of the watcher or of the store hangs.
 func (r *Registration) Stats() WatcherStats { return r.listener.stats() }
 
-// CatchUp blocks until the watcher has handled every event of every change that the store has at the
-// time of the call, and its initial state. An event is handled when the watcher's call for it has
-// returned and no retry follows: also if the call has failed and was given up, and if the event was
-// merged with others that are handled. CatchUp does not wait for later changes, or for resyncs.
+// CatchUp blocks until the watcher has handled its initial state and the events of all changes that the
+// store has at the time of the call. An event is handled when the watcher's call for it has returned
+// and no retry follows, even if the call failed. An event that was merged is handled when the merged
+// event is. CatchUp does not wait for later changes or for resyncs.
 //
-// CatchUp returns nil if everything is handled already, even if ctx has ended. It returns an error
-// that wraps ctx's if ctx ends first, and one that wraps [ErrStopped] if the registration was
-// removed, or the informer has stopped, before everything was handled. While the watcher handles
-// its waiting events after the stop, see Options.DrainTimeout, CatchUp keeps waiting.
+// CatchUp returns nil if everything is handled already, even if ctx has ended. If ctx ends first, it
+// returns an error that wraps ctx.Err(). If the registration is removed or the informer stops first, it
+// returns an error that wraps [ErrStopped]. While the watcher handles its waiting events after the
+// stop, see Options.DrainTimeout, CatchUp keeps waiting.
 //
 // CatchUp may be called before Run: it then waits until the informer runs and the initial state is
-// handled. It must not be called in the watcher's own callback. There it returns an error if it is
-// given the callback's ctx.
+// handled. It must not be called in the watcher's own callback. There it returns an error at once if it
+// is given the callback's ctx, and otherwise may block forever.
 func (r *Registration) CatchUp(ctx context.Context) error { return r.listener.catchUp(ctx) }
 
-// WatcherFuncs makes a [ResourceWatcher] from up to three functions. Events for which the
-// function is nil are ignored. The zero value ignores all events.
+// WatcherFuncs is a [ResourceWatcher] made of up to three functions. It ignores events for which the
+// function is nil. The zero value ignores all events.
 type WatcherFuncs[T Object] struct {
 	AddFunc, UpdateFunc, DeleteFunc func(context.Context, Event[T]) error
 }
@@ -277,7 +276,7 @@ func (f WatcherFuncs[T]) Delete(ctx context.Context, e Event[T]) error {
 	return f.DeleteFunc(ctx, e)
 }
 
-// WatcherFunc makes a [ResourceWatcher] from one function for all three types of event.
+// WatcherFunc is a [ResourceWatcher] made of one function for all three types of event.
 type WatcherFunc[T Object] func(context.Context, Event[T]) error
 
 // Add calls f and returns its error.
@@ -289,20 +288,20 @@ func (f WatcherFunc[T]) Update(ctx context.Context, e Event[T]) error { return f
 // Delete calls f and returns its error.
 func (f WatcherFunc[T]) Delete(ctx context.Context, e Event[T]) error { return f(ctx, e) }
 
-// Select returns a watcher that passes on to w only the events of objects for which selected
-// returns true. An update that brings an object into the selection becomes an add. An update
-// that takes an object out of the selection becomes a delete, with the update's Old. A delete
-// of which only the key is known always passes, because selected cannot be asked. So w may get
-// the delete of an object that it never saw.
+// Select returns a watcher that passes on to w only the events of objects for which selected returns
+// true. If selected returns true only for New of an update, w gets an add. If it returns true only for
+// Old, w gets a delete with that Old. If only the key of a deleted object is known, w always gets the
+// delete, because there is no object to pass to selected. So w may get the delete of an object that it
+// never got.
 //
-// selected is called from the watcher's goroutines, a few times per event, and its result must
-// depend on the object alone. With WatcherOptions.Retry, w gets a delete for an object whose
-// add has failed and that leaves the selection before the next attempt. For this, AddWatcher
-// must be given the result of Select itself, not a watcher around it.
+// selected is called from the watcher's goroutines, a few times per event, and its result must depend
+// on the object alone. With WatcherOptions.Retry, an object may leave the selection after its add has
+// failed. Then w gets a delete instead of another attempt. For this, AddWatcher must be given the
+// result of Select itself, not a watcher around it.
 //
-// A delete that Select makes of an update has no tombstone in a Durable: it does not come again
-// after a restart. Events that are not selected count as delivered, and Observer.Handled is
-// called for them, as if w had handled them. AddWatcher returns an error if w or selected is nil.
+// A delete that Select makes of an update has no tombstone in a Durable, so it does not come again
+// after a restart. Events that are not passed on count as delivered, and Observer.Handled is called for
+// them. AddWatcher returns an error if w or selected is nil.
 func Select[T Object](w ResourceWatcher[T], selected func(T) bool) ResourceWatcher[T] {
 	return selection[T]{w, selected}
 }
@@ -343,9 +342,9 @@ func (s selection[T]) Delete(ctx context.Context, e Event[T]) error {
 	return s.ResourceWatcher.Delete(ctx, e)
 }
 
-// after returns the event to deliver instead of e, after a failed attempt that showed tried to
-// the watcher. That is a delete if s selects tried but not the object of e: no other event
-// would report that the object has left the selection.
+// after returns the event to deliver instead of e, after a failed attempt that gave tried to the
+// watcher. It returns a delete if s selects tried but not the object of e, because no other event would
+// report that the object has left the selection. Otherwise it returns e.
 func (s selection[T]) after(tried T, e Event[T]) Event[T] {
 	if s.passes(tried) && !s.passes(e.Object()) {
 		return Event[T]{Old: tried, From: e.From, Type: EventDeleted, Origin: e.Origin, FinalStateUnknown: e.FinalStateUnknown, Merged: e.Merged}
@@ -358,13 +357,13 @@ func (s selection[T]) passes(obj T) bool {
 	return s.selected(obj) && (!nested || inner.passes(obj))
 }
 
-// methods holds the functions of a watcher by EventType. An event whose function is nil is
+// methods holds the functions of a watcher, indexed by EventType. An event whose function is nil is
 // ignored.
 type methods[T Object] [EventDeleted + 1]func(context.Context, Event[T]) error
 
-// methodsOf returns the methods of w. For a WatcherFuncs these are its functions themselves: a
-// call through its methods copies the event three times. This costs 10 ns, more than the rest
-// of an event's way to a watcher.
+// methodsOf returns the methods of w. For a WatcherFuncs or a WatcherFunc it returns the functions
+// themselves, because a call through their methods copies the event three times. This costs 10 ns, more
+// than the rest of an event's way to a watcher.
 func methodsOf[T Object](w ResourceWatcher[T]) methods[T] {
 	switch w := w.(type) {
 	case WatcherFuncs[T]:
@@ -375,7 +374,7 @@ func methodsOf[T Object](w ResourceWatcher[T]) methods[T] {
 	return methods[T]{EventAdded: w.Add, EventUpdated: w.Update, EventDeleted: w.Delete}
 }
 
-// tell calls the function for e and returns its error. It is inlined.
+// tell calls the function for e and returns its error. It is small enough to be inlined.
 func (m *methods[T]) tell(ctx context.Context, e *Event[T]) error {
 	if f := m[e.Type]; f != nil {
 		return f(ctx, *e)
@@ -383,8 +382,8 @@ func (m *methods[T]) tell(ctx context.Context, e *Event[T]) error {
 	return nil
 }
 
-// checkWatcher returns an error if w or a watcher inside it is nil, or if a selection has no
-// function.
+// checkWatcher returns an error if w or a watcher inside it is nil, or if the function given to Select
+// is nil.
 func checkWatcher[T Object](w ResourceWatcher[T]) error {
 	if object.IsNil(w) {
 		return fmt.Errorf("the watcher is nil")
@@ -401,19 +400,18 @@ func checkWatcher[T Object](w ResourceWatcher[T]) error {
 // maxWait is longer than any program runs, and short enough to be added to a time.
 const maxWait = 100 * 365 * 24 * time.Hour
 
-// RetryPolicy decides whether an event that has failed comes again, and after which wait. failures
-// is how often the event has failed, from 1. A wait of 0 or less means no wait. A RetryPolicy is
-// called from the watcher's goroutines.
+// RetryPolicy decides whether an event that has failed comes again, and after how long. failures is how
+// often the event has failed so far, at least 1, and err is the last error. If again is false, the
+// event is given up. A wait of 0 or less means no wait. A RetryPolicy is called from the watcher's
+// goroutines, with Workers several at a time.
 type RetryPolicy func(failures int, err error) (wait time.Duration, again bool)
 
-// Backoff returns a RetryPolicy that waits for base after the first failure and twice as
-// long after each further one, but no longer than limit. It adds up to a tenth at random, so that
-// events that failed together do not come back together. It gives up after attempts calls of the
-// watcher, the first included. 0 attempts means that it never gives up. The RetryPolicy may
-// be used for several watchers.
+// Backoff returns a RetryPolicy that waits for base after the first failure and twice as long after
+// each further one, up to limit. To each wait it adds up to a tenth at random, so that events that
+// failed together do not come back together. It gives up after attempts calls of the watcher, including
+// the first. If attempts is 0, it never gives up. The RetryPolicy may be used for several watchers.
 //
-// Backoff panics if base is not positive, limit is less than base, or attempts is negative:
-// that is a mistake in the program.
+// Backoff panics if base is not positive, limit is less than base, or attempts is negative.
 func Backoff(base, limit time.Duration, attempts int) RetryPolicy {
 	if base <= 0 || limit < base || attempts < 0 {
 		panic(fmt.Sprintf("informer: Backoff(%v, %v, %d): base must be positive, limit at least base, attempts not negative", base, limit, attempts))
