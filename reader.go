@@ -18,32 +18,33 @@ import (
 	"github.com/customcacheinformer/informer/internal/object"
 )
 
-// Reader reads the state that an informer knows. [CustomCacheInformer] implements it. A
-// function that only reads should take a Reader. Objects are shared and must not be changed.
+// Reader reads the objects that an informer has in its store. [CustomCacheInformer] implements it. A function that
+// only reads should take a Reader. Objects are shared and must not be changed.
 //
-// All methods may be called at any time and from any goroutine, also before Run. They see the store as
-// it is now: before Synced, that may be less than the whole state. A later call may see a later state. If several
-// calls must fit together, read from a [Snapshot], which is a Reader too.
+// All methods may be called at any time and from any goroutine, also before Run. They read the store as it is now, so
+// before Synced they may not find all objects. A later call may see a later state. If several calls must see the same
+// state, read from a [Snapshot], which is a Reader too.
 //
-// The informer's own store answers Get and ByIndex at once. List and All wait as
-// [CustomCacheInformer.Snapshot] does, and see one state. Over another store, all methods block for as long as it takes to
-// answer.
+// Over the informer's own store, Get and ByIndex do not block. List and All may wait for a moment, as
+// [CustomCacheInformer.Snapshot] does, and see one state. Over another store, all methods block until that store answers.
 type Reader[T Object] interface {
-	// Get returns the object of that key, or the zero T and false if there is none. Like List and ByIndex, it
-	// returns an error if the store cannot be read, or if it has an object of another type.
+	// Get returns the object with that key, or the zero T and false if there is none. Get, List and ByIndex return an
+	// error if the store cannot be read or if it has an object of another type.
 	Get(key types.NamespacedName) (obj T, exists bool, err error)
-	// List returns the objects of a namespace ("" for all) that match the labels (nil for any),
-	// in no particular order.
+	// List returns the objects in a namespace that match sel, in no particular order. "" means all namespaces, and a
+	// nil sel matches all objects.
 	List(namespace string, sel labels.Selector) ([]T, error)
-	// ByIndex returns the objects for which the index function of that name returned value, in
-	// no particular order. The index cache.NamespaceIndex always exists. Any other name that
-	// is not in Options.Indexers or Options.Fields is an error.
+	// ByIndex returns the objects for which the index function called name returned value, in no particular order.
+	// The index cache.NamespaceIndex always exists. ByIndex returns an error for any other name that is not in
+	// Options.Indexers or Options.Fields.
 	ByIndex(name, value string) ([]T, error)
-	// All yields every object with its key, in no particular order.
+	// All yields every object with its key, in no particular order. If the store cannot be read, the iteration ends
+	// early, see [CustomCacheInformer.All].
 	All() iter.Seq2[types.NamespacedName, T]
 }
 
-// Get returns the object of that key, see [Reader.Get]. Its error is a *StoreError.
+// Get returns the object with that key, see [Reader.Get]. If the store fails, the error is a *StoreError. If
+// [NewOverClusters] has made the informer, Get always returns an error, see [Clusters.In].
 func (i *CustomCacheInformer[T]) Get(key types.NamespacedName) (obj T, exists bool, err error) {
 	name := object.KeyOf(key)
 	switch {
@@ -58,7 +59,7 @@ func (i *CustomCacheInformer[T]) Get(key types.NamespacedName) (obj T, exists bo
 	return i.get(name)
 }
 
-// get reads the object of a key out of the store.
+// get reads an object from the store by its key.
 func (i *CustomCacheInformer[T]) get(name string) (obj T, exists bool, err error) {
 	obj, exists, err = index.Get[T](context.Background(), i.scan, name)
 	if err != nil {
@@ -68,7 +69,7 @@ func (i *CustomCacheInformer[T]) get(name string) (obj T, exists bool, err error
 	return obj, exists, nil
 }
 
-// List returns the objects of a namespace that match the labels, see [Reader.List].
+// List returns the objects in a namespace that match sel, see [Reader.List].
 func (i *CustomCacheInformer[T]) List(namespace string, sel labels.Selector) ([]T, error) {
 	if i.own != nil {
 		return i.shown(i.own.Snapshot()).List(namespace, sel)
@@ -80,7 +81,7 @@ func (i *CustomCacheInformer[T]) List(namespace string, sel labels.Selector) ([]
 	return selected(objs, sel), err
 }
 
-// under reads the objects whose keys begin with prefix out of the store, and returns those that match the labels.
+// under reads the objects whose keys begin with prefix, and returns those that match sel.
 func (i *CustomCacheInformer[T]) under(prefix string, sel labels.Selector) ([]T, error) {
 	objs, err := index.All[T](context.Background(), i.scan, prefix)
 	return selected(objs, sel), err
@@ -93,10 +94,10 @@ func selected[T Object](objs []T, sel labels.Selector) []T {
 	return slices.DeleteFunc(objs, func(obj T) bool { return !sel.Matches(labels.Set(obj.GetLabels())) })
 }
 
-// ByIndex returns the objects with that value in an index, see [Reader.ByIndex]. Each had the value when the index
-// function was last called for it. In the informer's own store, they are the objects that had it
-// between two batches of changes, but a batch that is being written may already show in some of them. ByIndex of a
-// [Snapshot] has one state of all of them; it costs the next writes some time, and ByIndex here costs them none.
+// ByIndex returns the objects with that value in an index, see [Reader.ByIndex]. Each object had the value when the
+// index function was last called for it. While the informer's own store writes a batch of changes, some objects may
+// already be in their new state. ByIndex of a [Snapshot] returns all of them in one state. A Snapshot costs the next
+// writes some time; this method costs them none.
 func (i *CustomCacheInformer[T]) ByIndex(name, value string) ([]T, error) {
 	if i.own != nil {
 		return i.shown(i.own.Now()).ByIndex(name, value)
@@ -108,9 +109,8 @@ func (i *CustomCacheInformer[T]) ByIndex(name, value string) ([]T, error) {
 	return objs, nil
 }
 
-// All yields every object with its key, see [Reader.All]. Objects of another type that someone
-// else has put into the store are skipped. If a Durable fails, the error goes
-// to Options.ErrorHandler and the iteration ends.
+// All yields every object with its key, see [Reader.All]. It skips objects of another type that other code has put
+// into the store. If a Durable fails, the iteration ends, and Options.ErrorHandler gets a *StoreError.
 func (i *CustomCacheInformer[T]) All() iter.Seq2[types.NamespacedName, T] {
 	return func(yield func(types.NamespacedName, T) bool) {
 		if i.own != nil {
@@ -138,13 +138,12 @@ func (i *CustomCacheInformer[T]) each(prefix string, visit func(object.Entry, T)
 	}
 }
 
-// WaitFor blocks until cond returns true for the object of that key. It calls cond for the object
-// that the store has now, and for every state that a later change brings. For a deleted or missing
-// object cond gets the zero T and false. An object also counts as missing while it is not in the
-// store yet, so wait for the sync before you wait for the end of an object. WaitFor returns a
-// *SyncError if ctx or the informer ends first, and a *StoreError if the store cannot be read. It
-// may be called before Run, but not in a watcher's callback. cond is called from the caller's
-// goroutine and must not change obj.
+// WaitFor blocks until cond returns true for the object with that key, and then returns nil. It calls cond for the
+// object that the store has now, and for the result of every later change. For a deleted or missing object cond gets
+// the zero T and false. Before the informer has synced, an object that exists may be missing, so wait for the sync
+// before you wait for a delete. WaitFor returns a *SyncError if ctx or the informer ends first, a *StoreError if the
+// store cannot be read, and another error if cond is nil or [NewOverClusters] has made the informer. It may be called
+// before Run, but not in a watcher's callback. cond runs in the caller's goroutine and must not change obj.
 func (i *CustomCacheInformer[T]) WaitFor(ctx context.Context, key types.NamespacedName, cond func(obj T, exists bool) bool) error {
 	switch {
 	case cond == nil:
@@ -186,21 +185,20 @@ func (i *CustomCacheInformer[T]) WaitFor(ctx context.Context, key types.Namespac
 	}
 }
 
-// WaitForVersion blocks until the store has every change up to version in a namespace. After a
-// write of yours, pass the namespace and the resourceVersion of the object that the write
-// returned: Get and List then return the result of that write, or a later state. An informer that
-// reads from one source reads every namespace. For namespace "" it waits for all namespaces of an
-// informer that [NewInNamespaces] has made, and one in which nothing happens may be behind for a
-// minute.
+// WaitForVersion blocks until the store has every change up to version in a namespace, and then returns nil. After a
+// write of yours, pass the namespace and the resourceVersion of the object that the write returned: Get and List then
+// return the result of that write, or a later state. If [NewInNamespaces] has made the informer, namespace "" means
+// all of its namespaces. A namespace in which nothing happens may then be behind for a minute. For other informers,
+// the namespace makes no difference.
 //
-// WaitForVersion returns a *SyncError if ctx or the informer ends first, and another error if the
-// informer does not read the namespace, or if version, or the versions of the source, cannot be
-// compared. It may be called before Run, but not in a watcher's callback.
+// WaitForVersion returns a *SyncError if ctx or the informer ends first. It returns another error if the informer
+// does not read the namespace, if version is "" or cannot be compared with those of the source, or if
+// [NewOverClusters] has made the informer: then use WaitForVersionIn. It may be called before Run, but not in a
+// callback.
 //
-// A change for which Transform has failed was reported, and counts although it is not in the
-// store. If a selector hides the write from this informer, only the next event or bookmark
-// shows that its version has passed. That may take a minute, or forever if the server sends no
-// bookmarks.
+// A change for which Transform has failed counts too, although it is not in the store. If a selector hides the write
+// from this informer, only the next event or bookmark shows that its version has passed. That may take a minute, or
+// forever if the server sends no bookmarks.
 func (i *CustomCacheInformer[T]) WaitForVersion(ctx context.Context, namespace, version string) error {
 	var only *scope // nil for all
 	if i.gate.clusters {
@@ -214,7 +212,7 @@ func (i *CustomCacheInformer[T]) WaitForVersion(ctx context.Context, namespace, 
 	return i.waitForVersion(ctx, only, version)
 }
 
-// waitForVersion waits for the version of one source, or of all for nil.
+// waitForVersion waits until one source has reached version, or all sources if only is nil.
 func (i *CustomCacheInformer[T]) waitForVersion(ctx context.Context, only *scope, version string) error {
 	if version == "" {
 		return fmt.Errorf("informer %s: WaitForVersion: the version is empty, like the versions of the objects of a fake clientset", i.opts.Name)
@@ -248,22 +246,21 @@ func (i *CustomCacheInformer[T]) waitForVersion(ctx context.Context, only *scope
 	}
 }
 
-// ResourceVersion returns the version up to which the store has every change, or "" before the
-// first list is applied. With several namespaces, that is the lowest of their versions. With several clusters, whose versions cannot be
-// compared, it is "": see Versions. The objects
-// of client-go's fakes have no versions, so with a fake it stays at the version of the last list.
-// It does not block.
+// ResourceVersion returns the version up to which the store has every change, or "" before the first list is in the store. For several
+// namespaces it returns the lowest of their versions. For an informer of [NewOverClusters] it returns "", because versions of different
+// clusters cannot be compared: see Versions. With client-go's fakes, whose objects have no versions, it stays at the version of the
+// last list. It does not block.
 func (i *CustomCacheInformer[T]) ResourceVersion() string {
 	rv, _ := i.gate.resourceVersion(nil)
 	return rv
 }
 
-// ServerVersion asks the source of a namespace how far it is, "" for an informer of all namespaces. It
-// lists at most one object and names no version, so that the API server does not answer from a cache
-// that may be old. A process that waits for a version which it got from another one can find out in that
-// way whether the version exists: not if etcd was restored, or if the other process reads another
-// cluster. ServerVersion blocks until the answer is there, or until ctx ends. It returns an error if
-// the request fails, or unless the informer runs.
+// ServerVersion returns the present resourceVersion of the source of a namespace. For an informer of all namespaces,
+// namespace may be "". It lists at most one object, in a way that the API server does not answer from an old cache. A
+// process can so find out whether a version that it got from another process can exist. It may not if etcd was
+// restored, or if the other process reads another cluster. ServerVersion blocks until the answer has come or ctx
+// ends. It returns an error if the request fails, or if the informer does not run or does not read the namespace. For
+// an informer of [NewOverClusters], use ServerVersionIn.
 func (i *CustomCacheInformer[T]) ServerVersion(ctx context.Context, namespace string) (string, error) {
 	s := i.gate.scopeOf(namespace)
 	if s == nil || i.gate.clusters {
@@ -276,39 +273,40 @@ func (i *CustomCacheInformer[T]) ServerVersion(ctx context.Context, namespace st
 	return rv, nil
 }
 
-// SourceVersions is how far an informer has read one of its sources.
+// SourceVersions shows how far an informer has read one of its sources.
 type SourceVersions struct {
-	// Namespace is "" unless [NewInNamespaces] has made the informer.
+	// Namespace is the namespace of the source, or "" unless [NewInNamespaces] has made the informer.
 	Namespace string
-	// Cluster is "" unless [NewOverClusters] has made the informer.
+	// Cluster is the cluster of the source, or "" unless [NewOverClusters] has made the informer.
 	Cluster string
-	// ResourceVersion is the version up to which the store has every change, or "" before the first
-	// list is applied. It also moves when nothing has changed, with each bookmark.
+	// ResourceVersion is the version up to which the store has every change, or "" before the first list is in the
+	// store. Each bookmark raises it, even if no object has changed.
 	ResourceVersion string
-	// Listed is the version of the last list, or the version of a [Durable] at which the informer goes
-	// on without a list. The source delivers each change after Listed by itself. Deletes before Listed show
-	// only in that the list lacks the object. It is "" before the first list is applied.
+	// Listed is the version of the last list, or the version of a [Durable] from which the informer has continued
+	// without a list. The source delivers each change after Listed one by one. Deletes before Listed show only
+	// because the list lacks the object. It is "" before the first list is in the store.
 	Listed string
-	// Changed is the highest version of an object or of a delete that the store has, or is just about
-	// to get, and "" if there is none. Nobody has read a later state from the store. For a delete that
-	// only a list has shown, Changed is the version of the list. Unlike ResourceVersion, Changed never
-	// comes from a bookmark. When the server has gone back in time, Changed goes back with it.
+	// Changed is the highest version of an object or of a delete that the store has, or is about to get. It is "" if
+	// there is none. Nobody has read a later state from the store. For a delete that only a list has shown, Changed
+	// is the version of the list. Unlike ResourceVersion, Changed does not move with bookmarks. If the server goes
+	// back in time, Changed goes back too.
 	Changed string
-	// Watching is how long the present watch has been open, 0 if none is. If the last one ended
-	// because of a failure, the source may still have changes to send that are long past.
+	// Watching is how long the present watch has been open, or 0 if none is open. If the last watch ended because of
+	// a failure, the source may still send changes that are long past.
 	Watching time.Duration
 }
 
-// Versions returns how far the informer has read each of its sources: one, or one for each
-// namespace, in the order given to [NewInNamespaces], or one for each cluster, in the order in which they were engaged. It does not block.
+// Versions returns how far the informer has read each of its sources. An informer has one source, except that one of [NewInNamespaces] has
+// a source for each namespace, in the given order, and one of [NewOverClusters] has a source for each cluster, in the order in which they
+// were engaged. Versions does not block.
 //
-// A process that hands work over can pass on Changed of each namespace. A process that gives both
-// to [CustomCacheInformer.WaitForVersion] then never works from an older state than the first one had. It waits only for changes that have happened, and not for the next bookmark.
+// A process that hands work over can pass on Namespace and Changed of each source. The process that takes over gives both to [CustomCacheInformer.WaitForVersion]. It then never
+// works from an older state than the first process had. It waits only for changes that have happened, and not for the next bookmark.
 //
-// Over a [Durable], an informer that continues from the store's bookmark begins with this bookmark as
-// Changed. Other objects that the store had before Run do not count before they are listed. The
-// objects of client-go's fakes have no versions, so that Changed stays "". If Transform removes the
-// resourceVersion of an object, Changed lacks that version when the object is listed.
+// An informer that continues from the bookmark of a [Durable] begins with this bookmark as Changed. Otherwise objects
+// that the store had before Run do not count until they are listed. The objects of client-go's fakes have no
+// versions, so Changed stays "". If Transform removes the resourceVersion of listed objects, Changed does not include
+// it.
 func (i *CustomCacheInformer[T]) Versions() []SourceVersions {
 	var versions []SourceVersions
 	for _, s := range i.gate.scopes() {
@@ -322,13 +320,13 @@ func (i *CustomCacheInformer[T]) Versions() []SourceVersions {
 	return versions
 }
 
-// Snapshot is the state of an informer between two batches of changes, and implements [Reader]. It is made by
-// [CustomCacheInformer.Snapshot] or [SnapshotOf]. It never changes: all of its methods answer from the same state, with the
-// indexes of that time. They do not block, and may be called from any goroutine, also when the informer has stopped.
+// Snapshot is the state of an informer between two batches of changes, and implements [Reader].
+// [CustomCacheInformer.Snapshot] or [SnapshotOf] takes one. It never changes: all of its methods read the same state, with
+// the indexes of that time. They do not block, and may be called from any goroutine, also after the informer has stopped.
 //
-// Use a snapshot if several reads must fit together, such as a list and the lookups for each of its objects. Take it when
-// you need it, and drop it afterwards: it keeps the objects in memory that have been replaced or deleted since. To take one
-// costs as little for a million objects as for one. The next writes copy small parts of the store.
+// Use a snapshot if several reads must see the same state, such as a list and the lookups for each of its objects. Take it
+// when you need it, and drop it afterwards, because it keeps objects in memory that were replaced or deleted since. Taking
+// one costs as little for a million objects as for one, but the next writes have to copy small parts of the store.
 type Snapshot[T Object] struct {
 	view     *memory.Snapshot
 	source   func(key string) string
@@ -338,12 +336,12 @@ type Snapshot[T Object] struct {
 	prefix   string // of the keys, if it is that of one of them
 }
 
-// Snapshot returns the state of the store between two batches of changes. It may be called at any time, also before Run and
-// in a watcher's callback, where it has the change of the event, and perhaps later ones. It waits only for a batch that is
-// being written: up to 256 changes, usually less than a millisecond.
+// Snapshot returns the state of the store between two batches of changes. It may be called at any time, also before Run. In
+// a watcher's callback, the snapshot has the change of the event, and perhaps later ones. Snapshot waits only for a write
+// that is under way: of up to 256 changes, usually less than a millisecond.
 //
-// Only the informer's own store has snapshots. If Options.Store or Options.Durable is set, Snapshot returns nil and an
-// error, always. A function that works over any store takes a [Reader].
+// Only the informer's own store has snapshots. If Options.Store or Options.Durable is set, Snapshot always returns nil
+// and an error. A function that should work over any store takes a [Reader].
 func (i *CustomCacheInformer[T]) Snapshot() (*Snapshot[T], error) {
 	if i.own == nil {
 		return nil, fmt.Errorf("informer %s: Snapshot: %w", i.opts.Name, errNoSnapshots)
@@ -351,14 +349,14 @@ func (i *CustomCacheInformer[T]) Snapshot() (*Snapshot[T], error) {
 	return i.shown(i.own.Snapshot()), nil
 }
 
-// SnapshotRequest asks [SnapshotOf] for a snapshot of one informer. It is made by [CustomCacheInformer.SnapshotTo].
+// SnapshotRequest asks [SnapshotOf] for a snapshot of one informer. [CustomCacheInformer.SnapshotTo] makes one.
 type SnapshotRequest struct {
 	of   *memory.Store
 	name string
 	take func(*memory.Snapshot)
 }
 
-// SnapshotTo returns a request for [SnapshotOf], which sets *to to the snapshot. SnapshotTo does not block.
+// SnapshotTo returns a request for [SnapshotOf], which then sets *to to the snapshot. SnapshotTo does not block.
 func (i *CustomCacheInformer[T]) SnapshotTo(to **Snapshot[T]) SnapshotRequest {
 	r := SnapshotRequest{of: i.own, name: i.opts.Name}
 	if to != nil {
@@ -367,10 +365,10 @@ func (i *CustomCacheInformer[T]) SnapshotTo(to **Snapshot[T]) SnapshotRequest {
 	return r
 }
 
-// SnapshotOf takes snapshots of several informers at one moment: none of them writes its store between two of the
-// snapshots. But each informer is as far as its own source has come, so a Pod may be there before its node. SnapshotOf may
-// be called whenever [CustomCacheInformer.Snapshot] may, waits as it does, and returns an error if one of the informers has
-// no snapshots. Then it takes none.
+// SnapshotOf takes snapshots of several informers at one moment: none of the informers writes its store between two of the
+// snapshots. But each informer is only as far as its own source has come, so a Pod may be there before its Node. SnapshotOf
+// may be called whenever [CustomCacheInformer.Snapshot] may, and waits as that does. If an informer has no snapshots, or a
+// request cannot be used, it returns an error and takes none.
 //
 //	var pods *informer.Snapshot[*corev1.Pod]
 //	var nodes *informer.Snapshot[*corev1.Node]
@@ -393,13 +391,13 @@ func SnapshotOf(requests ...SnapshotRequest) error {
 	return nil
 }
 
-// shown returns a state of the own store in the form that users read.
+// shown returns v as a Snapshot.
 func (i *CustomCacheInformer[T]) shown(v *memory.Snapshot) *Snapshot[T] {
 	return &Snapshot[T]{view: v, source: i.source, at: momentOf(v), name: i.opts.Name, clusters: i.gate.clusters}
 }
 
-// In returns the state of one cluster, if [NewOverClusters] has made the informer. It has no objects if the cluster was not engaged. For
-// other informers it returns s.
+// In returns the part of s that belongs to one cluster, if [NewOverClusters] has made the informer. If s has no objects of that cluster,
+// the part is empty. For other informers In returns s.
 func (s *Snapshot[T]) In(cluster string) *Snapshot[T] {
 	if !s.clusters {
 		return s
@@ -407,18 +405,21 @@ func (s *Snapshot[T]) In(cluster string) *Snapshot[T] {
 	return &Snapshot[T]{view: s.view.In(cluster), source: func(string) string { return cluster }, name: s.name, prefix: cluster + object.ClusterMark}
 }
 
-// Version returns the resourceVersion at which the source was exactly in this state. Set Options.Queue to QueueRealFIFO for
-// it: QueueDeltaFIFO, the default, changes the order of events, and Version is always "". It is also "" until the first list
-// is complete, within a later list, after an object that could not be used (until the next list), for a source without
-// versions, and for an informer of several namespaces: see Versions. Writes of your own to the store do not change it.
+// Version returns the resourceVersion at which the source was exactly in this state, or "". It needs Options.Queue
+// QueueRealFIFO: QueueDeltaFIFO, the default, changes the order of events, and Version is always "". It is also "" until the
+// first list is complete, during a later list, for a source without versions, and for an informer of several namespaces or
+// clusters: see Versions. After an object that could not be used it is "" until the next list. Your own writes to the store
+// do not change it.
 func (s *Snapshot[T]) Version() string { return s.at.version() }
 
-// Versions returns for each source what Version returns for one, in the order given to [NewInNamespaces]. It is nil with
-// QueueDeltaFIFO, and until something has come from a source. The slice belongs to the caller.
+// Versions returns for each source what Version returns for an informer with one source, in the order of
+// [CustomCacheInformer.Versions]. It returns nil with QueueDeltaFIFO, before anything has come from a source, and for
+// the result of In. The caller may change the slice.
 func (s *Snapshot[T]) Versions() []string { return slices.Clone(s.at.versions) }
 
-// Get returns the object of that key, see [Reader.Get]. Like List and ByIndex, it returns an error only for an object of
-// another type in the store, and ByIndex also for an index that was not there.
+// Get returns the object with that key, see [Reader.Get]. Get, List and ByIndex return an error if the store has an
+// object of another type, and ByIndex also if the index does not exist. For an informer of [NewOverClusters], Get needs
+// [Snapshot.In], and otherwise returns an error.
 func (s *Snapshot[T]) Get(key types.NamespacedName) (obj T, exists bool, err error) {
 	if s.clusters {
 		return obj, false, fmt.Errorf("informer %s: Get: %w", s.name, errNoCluster)
@@ -432,7 +433,7 @@ func (s *Snapshot[T]) Get(key types.NamespacedName) (obj T, exists bool, err err
 	return obj, err == nil, err
 }
 
-// as returns an object as T. Somebody else may have put anything into the store.
+// as returns raw as a T, or an error if it has another type: other code may have put anything into the store.
 func (s *Snapshot[T]) as(raw any) (T, error) {
 	obj, ok := raw.(T)
 	if !ok {
@@ -441,7 +442,7 @@ func (s *Snapshot[T]) as(raw any) (T, error) {
 	return obj, nil
 }
 
-// List returns the objects of a namespace that match the labels, see [Reader.List].
+// List returns the objects in a namespace that match sel, see [Reader.List].
 func (s *Snapshot[T]) List(namespace string, sel labels.Selector) ([]T, error) {
 	found := s.view.Entries()
 	if namespace != "" {
