@@ -19,19 +19,20 @@ import (
 )
 
 var (
-	// ErrAlreadyRun indicates that Run was called a second time. An informer runs only
-	// once: to start again, make a new one.
+	// ErrAlreadyRun indicates that Run was called before. An informer or a group runs only once: to
+	// start again, make a new one.
 	ErrAlreadyRun = errors.New("informer has already been run")
 
-	// ErrStopped indicates that the ctx given to Run has ended, so that the request can no
-	// longer be fulfilled.
+	// ErrStopped indicates that Run's ctx has ended, or that the registration of a watcher was removed,
+	// so that the call can no longer do its work.
 	ErrStopped = errors.New("informer has stopped")
 
-	// ErrPermanent indicates that another attempt cannot help. A watcher's error that wraps
-	// it is not retried. A store's error that wraps it refuses the change: see Options.Store.
+	// ErrPermanent indicates that another attempt cannot help. If a watcher returns an error that wraps
+	// it, the event is not retried. If a store does, it refuses the change, see Options.Store.
 	ErrPermanent = errors.New("permanent failure")
 
-	// ErrNotEngaged indicates that an informer does not read the cluster, see [Clusters]. It wraps [ErrPermanent].
+	// ErrNotEngaged indicates that an informer does not read a cluster, see [Clusters.Engage]. It wraps
+	// [ErrPermanent].
 	ErrNotEngaged = fmt.Errorf("the cluster is not engaged: %w", ErrPermanent)
 
 	errNoCluster   = errors.New("a namespace and a name may be those of an object in each cluster: see In")
@@ -40,30 +41,30 @@ var (
 	errLoose = errors.New("the store has objects of the cluster, but nothing has engaged it yet")
 
 	// ErrLeaseLost indicates that another replica may be the leader from now on, see
-	// enqueue.Options.Lost. If the ctx of a Run ends with a cause that wraps it (see
-	// [context.WithCancelCause]), Run does not drain, whatever DrainTimeout is.
+	// enqueue.Options.Lost. If the ctx of a Run ends with a cause that wraps ErrLeaseLost (see
+	// [context.WithCancelCause]), Run does not wait for DrainTimeout.
 	ErrLeaseLost = errors.New("the lease is lost")
 )
 
-// errOwnCall is the error of a wait that its caller itself holds up.
+// errOwnCall is the error of a wait in a watcher's callback that waits for this same watcher.
 var errOwnCall = errors.New("it was called in the callback of a watcher that it waits for")
 
-// SyncError is the error of the methods that wait, such as WaitForSync, when they give up. It
-// names what is still missing, and the last failure that is known. [errors.Is] and [errors.As]
-// find Err as well as Reason, so that apierrors.IsForbidden(err), for example, works.
+// SyncError is the error that WaitForSync and other methods that wait return when they give up. It
+// names what is still missing, and the last known failure. [errors.Is] and [errors.As] find both Err
+// and Reason, so that apierrors.IsForbidden(err), for example, works.
 type SyncError struct {
 	Informer string   // Options.Name, or "Group"
 	Late     []string // the things that were still missing, in words
-	// Reason is the failure that is in the way, if one is known: a *WatchError or
-	// *StoreError. For a Group it wraps all of them, and the error that a member's Run
+	// Reason is the failure that prevents progress, or nil if none is known: a *WatchError or
+	// *StoreError. For a Group it wraps the failures of all members, and the errors that their Run
 	// returned.
 	Reason error
-	// Err is why the waiting ended: ErrStopped, the error of the ctx, or an error
-	// because a member of a Group has failed.
+	// Err shows why the waiting ended: ErrStopped, the error of the ctx, or another error if a member
+	// of a Group has failed or a watcher's callback waits for itself.
 	Err error
 }
 
-// Error names the informer, Err, the missing things, and Reason.
+// Error returns a text with the informer, Err, Late and Reason.
 func (e *SyncError) Error() string {
 	msg := fmt.Sprintf("informer %s: %v while waiting for %s", e.Informer, e.Err, strings.Join(e.Late, " and "))
 	if e.Reason != nil {
@@ -80,8 +81,8 @@ func (e *SyncError) Unwrap() []error {
 	return []error{e.Err, e.Reason}
 }
 
-// values returns the log line of a wait that would return e now: who waits, as key and
-// value, what is late, and the reason. It returns nil if nothing is late.
+// values returns the keys and values of the log line for a wait that would return e now: who waits,
+// what is late, and the reason. It returns nil if nothing is late.
 func (e *SyncError) values(key string, who any) []any {
 	if len(e.Late) == 0 {
 		return nil
@@ -93,9 +94,9 @@ func (e *SyncError) values(key string, who any) []any {
 	return values
 }
 
-// WatchError is a request to the source that failed. It is reported when a request starts to
-// fail, and again only if the reason changes or a request has worked in between. The informer
-// keeps trying, with growing pauses.
+// WatchError reports a list or watch that failed. It is reported when requests begin to fail, and again
+// only if the reason changes or a request has worked in between. The informer keeps trying, with
+// growing pauses.
 type WatchError struct {
 	Op        string // "list" or "watch"
 	Resource  string // Options.Name
@@ -104,7 +105,7 @@ type WatchError struct {
 	Err       error
 }
 
-// Error names the operation, the resource, the namespace or the cluster, and the cause.
+// Error returns a text with the operation, the resource, the namespace or the cluster, and Err.
 func (e *WatchError) Error() string {
 	where := ""
 	switch {
@@ -119,25 +120,24 @@ func (e *WatchError) Error() string {
 // Unwrap returns Err.
 func (e *WatchError) Unwrap() error { return e.Err }
 
-// StoreError is an operation on the store that failed. It is reported when the operation
-// starts to fail. It is reported once more, with GaveUp set, if the store then refuses the
-// operation with ErrPermanent, or if the informer is stopped before the operation has
-// succeeded. In between, the operation is retried with growing pauses, and every change behind
-// it waits. GaveUp is also set if Run ends because the store does not find an object.
+// StoreError reports an operation on the store that failed. It is reported when the operation begins to
+// fail. It is reported once more, with GaveUp set, if the store then refuses the operation with
+// ErrPermanent, or if the informer stops before the operation has succeeded. In between, the operation
+// is retried with growing pauses, and later changes wait. GaveUp is also set if Run ends because the
+// store does not find an object.
 type StoreError struct {
-	// Op is the operation that failed: "get", "add", "update" or "delete", and "put" or "remove" of a [Sink]. Of a Durable it may be
-	// "scan", "apply", "forget", "resume" or "tombstones". In Health it may also be "list" or
-	// "bookmark".
+	// Op is the operation that failed: "get", "add", "update" or "delete", or for a [Sink] "put" or "remove". For a Durable it may
+	// also be "scan", "apply", "forget", "resume" or "tombstones". In Health it may also be "list" or "bookmark".
 	Op string
-	// Key is the key in the store: "namespace/name" or "name", with "cluster|" before it if the informer was made by
-	// NewOverClusters. For "apply" it is the key of the first change. It is empty if the operation has no key.
+	// Key is the key in the store: "namespace/name" or "name", with "cluster|" before it if NewOverClusters has made
+	// the informer. For "apply" it is the key of the first change. It is "" if the operation has no key.
 	Key      string
 	Failures int  // failures in a row, this one included
 	GaveUp   bool // the operation will not be tried again
 	Err      error
 }
 
-// Error names the operation, the key and the cause.
+// Error returns a text with the operation, the key, Err, and whether the operation was given up.
 func (e *StoreError) Error() string {
 	msg := fmt.Sprintf("store: %s: %v", strings.TrimSpace(e.Op+" "+e.Key), e.Err)
 	return msg + givenUp(e.GaveUp, e.Failures)
@@ -156,8 +156,9 @@ func givenUp(gaveUp bool, failures int) string {
 // Unwrap returns Err.
 func (e *StoreError) Unwrap() error { return e.Err }
 
-// EventError is an error that a watcher returned. It is reported when an event fails for the
-// first time. If the event is retried and given up in the end, it is reported once more.
+// EventError reports an error that a watcher returned, or its panic that was recovered. It is reported
+// when an event fails for the first time. If the event is retried and finally given up, it is reported
+// once more.
 type EventError struct {
 	Watcher  string // WatcherOptions.Name
 	Cluster  string // "" unless the informer was made by NewOverClusters
@@ -168,7 +169,8 @@ type EventError struct {
 	Err      error
 }
 
-// Error names the watcher, the event, the key and the cause.
+// Error returns a text with the watcher, the type of the event, the key, Err, and whether the event was
+// given up.
 func (e *EventError) Error() string {
 	if e.Type == 0 {
 		return fmt.Sprintf("watcher %s: OnSynced: %v", e.Watcher, e.Err)
@@ -184,38 +186,39 @@ func (e *EventError) Error() string {
 // Unwrap returns Err.
 func (e *EventError) Unwrap() error { return e.Err }
 
-// PanicError stands for a panic of a watcher that was recovered, see
+// PanicError is the error for a panic of a watcher that was recovered, see
 // WatcherOptions.RecoverPanics.
 type PanicError struct {
 	Value any    // the value given to panic
 	Stack []byte // the stack of the goroutine that panicked, as runtime/debug.Stack returns it
 }
 
-// Error returns Value as text, without the stack.
+// Error returns a text with Value, without the stack.
 func (e *PanicError) Error() string { return fmt.Sprintf("panic: %v", e.Value) }
 
-// Unwrap returns Value if it is an error.
+// Unwrap returns Value if it is an error, and otherwise nil.
 func (e *PanicError) Unwrap() error {
 	err, _ := e.Value.(error)
 	return err
 }
 
-// ObjectError is an object that could not be used as it came. Either the source delivered
-// something that is not an object of the informer's type or cannot be decoded, or a function of the
-// user, such as Options.Transform, failed for it. An object that keeps failing is reported once. Of many, the
-// first three are reported, and then those that are the 10th, the 100th, the 1,000th and so on.
+// ObjectError reports an object that could not be used. Either it cannot be decoded or is not of the
+// informer's type, or a function of the program, such as Options.Transform, failed for it. An object that
+// keeps failing is reported once. If many objects fail, only the first three, the 10th, the 100th, the
+// 1,000th and so on are reported.
 type ObjectError struct {
-	// Op is "list", "watch", "decode", "transform", "index" or "store". With "store", the object was
-	// in the store at the start, perhaps as a tombstone.
+	// Op is "list", "watch", "decode", "transform", "index" or "store". "store" means that the object
+	// was in the store when Run was called, perhaps as a tombstone.
 	Op  string
 	Key string // the key in the store; empty if the object has no name
-	// Failing is how many objects fail for Op now, this one included. If Op is "list", "watch" or
-	// "store", it is how often this has happened so far.
+	// Failing is the number of objects for which Op fails now, including this one. If Op is "list",
+	// "watch" or "store", it is how often the same error has come so far.
 	Failing int
 	Err     error
 }
 
-// Error names the operation, the key if there is one, the cause, and Failing if it is more than 1.
+// Error returns a text with the operation, the key if there is one, Err, and Failing if it is more than
+// 1.
 func (e *ObjectError) Error() string {
 	count := ""
 	if e.Failing > 1 && (e.Op == "decode" || e.Op == "transform" || e.Op == "index") {
@@ -229,10 +232,11 @@ func (e *ObjectError) Error() string {
 // Unwrap returns Err.
 func (e *ObjectError) Unwrap() error { return e.Err }
 
-// Report gives err to the ErrorHandler of the [Group] that runs the caller: ctx comes from the Run of
-// a member. Without such a handler, Report logs err with the logger of ctx, with the stack of a panic
-// if there is one. It is the default of Options.ErrorHandler, and members of your own may report their
-// errors with it. A handler of your own may call it to keep the log: the handler is not called again.
+// Report gives err to the ErrorHandler of a [Group], if ctx is the ctx of a member's Run in that group
+// or comes from it. Otherwise, or if the group has no ErrorHandler, it logs err with the logger of ctx,
+// and the stack if err is a *[PanicError]. Report is the default of Options.ErrorHandler. Your own
+// members can report errors with it. Your own handler can call it to log as well: the handler is not
+// called again.
 func Report(ctx context.Context, err error) { membership.Report(ctx, err, logError) }
 
 func logError(ctx context.Context, err error) {
@@ -244,7 +248,7 @@ func logError(ctx context.Context, err error) {
 	klog.FromContext(ctx).Error(err, "Informer reports an error")
 }
 
-// reports decides which ObjectErrors are reported. All parts of an informer share it.
+// reports decides which ObjectErrors are reported. All parts of an informer share one.
 type reports struct {
 	report func(context.Context, error)
 	some   atomic.Bool // byOp has an object; if not, one that works costs nothing
@@ -263,13 +267,14 @@ func newReports(report func(context.Context, error)) *reports {
 	return &reports{report: report, byOp: map[string]map[string]failure{"decode": {}, "transform": {}, "index": {}}, odd: map[string]int{}}
 }
 
-// tells reports whether the object with that number is reported: one of the first three, or the
-// 10th, the 100th and so on.
+// tells reports whether the n-th failing object is reported: one of the first three, or the 10th, the
+// 100th and so on.
 func tells(n int) bool {
 	return n <= 3 || strings.TrimRight(strconv.Itoa(n), "0") == "1"
 }
 
-// failed notes that an object could not be decoded, or that a function of the user has failed for it. list is that of failure.
+// failed notes that an object could not be decoded, or that a function of the program has failed for it, and reports errs if
+// necessary. list has the meaning of failure.list.
 func (r *reports) failed(ctx context.Context, op, key string, list int, errs ...error) {
 	r.mu.Lock()
 	was, before := r.byOp[op][key]
@@ -285,7 +290,8 @@ func (r *reports) failed(ctx context.Context, op, key string, list int, errs ...
 	}
 }
 
-// ended notes that an object works, or that it was deleted.
+// ended notes that op no longer fails for an object: it works, or if works is false, the object is
+// gone.
 func (r *reports) ended(ctx context.Context, op, key string, works bool) {
 	if !r.some.Load() {
 		return
@@ -306,7 +312,8 @@ func (r *reports) ended(ctx context.Context, op, key string, works bool) {
 	}
 }
 
-// undecodable returns how many objects cannot be decoded now, and the first of their keys, sorted.
+// undecodable returns how many objects cannot be decoded now, and up to most of their keys, the lowest,
+// sorted.
 func (r *reports) undecodable(most int) (n int, keys []string) {
 	if !r.some.Load() {
 		return 0, nil
@@ -323,8 +330,9 @@ func (r *reports) undecodable(most int) (n int, keys []string) {
 	return len(r.byOp["decode"]), keys
 }
 
-// listed forgets the objects that were not decoded or transformed and that a list lacks, although it covers
-// them: no delete follows if the store never had them. After the end of ctx, the list may not be whole.
+// listed forgets failures of "decode" and "transform" for objects that the list covers but does not have:
+// if the store never had such an object, no delete follows. After ctx has ended, listed does nothing,
+// because the list may be incomplete.
 func (r *reports) listed(ctx context.Context, covers func(key string) bool, list int) {
 	for _, op := range []string{"decode", "transform"} {
 		r.mu.Lock()
@@ -338,8 +346,8 @@ func (r *reports) listed(ctx context.Context, covers func(key string) bool, list
 	}
 }
 
-// unusable notes something that is no object of the informer. If it has a key, the object of that
-// key may be in order.
+// unusable counts and reports err, which is about something that is not an object of the informer. Even
+// if it has a key, the object in the store under that key may be usable.
 func (r *reports) unusable(ctx context.Context, err *ObjectError) {
 	r.mu.Lock()
 	what := err.Op + ": " + err.Err.Error()

@@ -15,40 +15,39 @@ import (
 	"github.com/customcacheinformer/informer/internal/object"
 )
 
-// Group has informers, and other members such as controllers of package enqueue, that live together. It
-// runs them, waits for them and reports their health. Members may be added and removed before and while it runs. A member that
-// cannot sync, because its CRD is missing or the API server forbids it, keeps trying and delays
-// no other member, except those that read it, and for 5 s those that wait for their turn to list, see [ListLimit]. [GetOrAdd] makes and adds the informers
-// that several parts of a program use in common.
+// Group runs informers and other members, such as controllers of package enqueue, waits for them and reports their health. Members may be added and
+// removed before and while it runs. A member that cannot sync, because its CRD is missing or the API server forbids it, keeps trying. It delays only the
+// members that read it, and for 5 s those that wait for their turn to list, see [ListLimit]. [GetOrAdd] makes and adds the informers that several parts of
+// a program share.
 //
 // The zero value is ready to use. A Group must not be copied. Its methods may be called from
 // any goroutine and in any order.
 type Group struct {
-	// ErrorHandler is called with the errors of the members that have no ErrorHandler of their own,
-	// see [Report]. It is also called when the Run of a member has failed. Nil, the default, logs
-	// them.
+	// ErrorHandler is called with the errors of members that have no ErrorHandler of their own, see
+	// [Report], and with the error of a member's Run that has failed. Several goroutines may call it at
+	// once. Nil, the default, logs the errors.
 	//
 	// ErrorHandler, Observer and Lists must be set before the first member is added, and before a
-	// [ClientGo] with this group makes its first informer. No lock protects
-	// them. A later change has no effect.
+	// [ClientGo] with this group makes its first informer. A later change has no effect, and is a data
+	// race.
 	ErrorHandler func(ctx context.Context, err error)
 
-	// Observer is Options.Observer for the informers that have none of their own. It must be set
-	// as early as ErrorHandler. Defaults to none.
+	// Observer is the Options.Observer of the informers that have none of their own. It must be set as
+	// early as ErrorHandler. Defaults to none.
 	Observer *Observer
 
-	// Lists is Options.Lists for the informers that have none of their own. Defaults to 4 lists at a time.
-	// NewListLimit(0) turns that off.
+	// Lists is the Options.Lists of the informers that have none of their own. Defaults to a limit of 4
+	// lists at a time. Set NewListLimit(0) for no limit.
 	Lists *ListLimit
 
-	// MayBeEmpty makes [Group.Ready] return nil while the group shows no member and no informer. Set it if that is
-	// no fault of the program, such as in a controller-runtime manager that makes its informers
-	// only when it is elected. Then Ready does not notice if they are missing because they could
+	// MayBeEmpty makes [Group.Ready] return nil while the group has no members and shows no informers of a
+	// ClientGo. Set it if an empty group is normal, such as in a controller-runtime manager that makes its
+	// informers only when it is elected. Ready then does not notice informers that are missing because they could
 	// not be made. It must be set before the group is used. Defaults to false.
 	MayBeEmpty bool
 
-	// mu protects the rest. Of a member's methods only adopt, which does not block, is called
-	// while mu is held.
+	// mu protects the rest. While mu is held, only those methods of a member are called that must not
+	// block: adopt, StopsFirst and Removed.
 	mu      sync.Mutex
 	given   *given            // nil before the first member or guest
 	ctx     context.Context   // the ctx of Run; nil before Run
@@ -63,18 +62,18 @@ type Group struct {
 
 type guest = *CustomCacheInformer[AnyObject]
 
-// groupLists is the limit of a [Group] that sets none.
+// groupLists is the number of lists at a time in a [Group] whose Lists is nil.
 const groupLists = 4
 
-// given is what the members and guests of a group are given: its fields ErrorHandler, Observer and Lists
-// when the first of them came.
+// given has what a group gives its members and guests: its ErrorHandler, Observer and Lists as they were
+// when the first member or guest was added.
 type given struct {
 	report   func(context.Context, error) // ErrorHandler, which is called once if it calls Report; or nil
 	observer *Observer
 	lists    *ListLimit
 }
 
-// giveLocked returns the handler, the observer and the limit for another member or guest.
+// giveLocked returns what g gives to another member or guest. The first call reads the fields of g.
 func (g *Group) giveLocked() given {
 	if g.given == nil {
 		g.given = &given{observer: g.Observer, lists: cmp.Or(g.Lists, NewListLimit(groupLists))}
@@ -85,29 +84,29 @@ func (g *Group) giveLocked() given {
 	return *g.given
 }
 
-// Member can be run by a [Group]. A [CustomCacheInformer] is a Member, a controller of package
-// enqueue is one, a set of package shards is one, and so is any other type that has these methods and
-// keeps their rules.
+// Member is what a [Group] runs: a [CustomCacheInformer], a controller of package enqueue, a set of
+// package shards, or any other type that has these methods and keeps their rules.
 //
-// A Member may have two more methods, which do not block. If it has the method StopsFirst() bool, which
-// returns true, the group stops it before the members that have none: such a member works with what
-// the others deliver, like a controller. If it has the method Removed(), the group calls it when the
-// member was removed and its Run has returned.
+// A Member may have two more methods, which must not block and must not call the group. If StopsFirst()
+// bool returns true, the group stops the member before all others. It is for a member that works with
+// what others deliver, such as a controller. Removed() is called once the member is removed. If its Run
+// was called, it has returned by then.
 type Member interface {
-	// Name returns the name of the member, always the same. It does not block.
+	// Name returns the name of the member, always the same. It must not block.
 	Name() string
-	// Run blocks until ctx has ended, and then returns nil. [Report] gives an error to the
-	// ErrorHandler of the group, if it gets this ctx or one that comes from it.
+	// Run must block until ctx has ended, and then return nil. If it returns an error, or returns
+	// earlier, the member has failed. [Report] with this ctx, or one that comes from it, reports to the
+	// ErrorHandler of the group.
 	Run(ctx context.Context) error
-	// WaitForSync blocks until the member has synced. It returns when ctx has ended, at the
-	// latest. It may be called several times at once.
+	// WaitForSync must block until the member has synced, and then return nil. If ctx ends first, it
+	// must return an error soon. Several goroutines may call it at once.
 	WaitForSync(ctx context.Context) error
-	// MemberHealth returns how the member is doing, as a value of the member's own type. It does
-	// not block.
+	// MemberHealth returns the state of the member, in a type that belongs to the type of the member.
+	// It must not block, and may be called from any goroutine.
 	MemberHealth() MemberHealth
 }
 
-// member is a Member from the time when it is added until it is removed and has stopped.
+// member is a Member of a group, from Add until it was removed and has stopped.
 type member struct {
 	Member
 	name    string             // its Name
@@ -118,11 +117,12 @@ type member struct {
 	failed  error              // the error of Run; read it only after stopped is closed
 }
 
-// Add adds m. If the group runs, it also starts m. It does not block. It returns an error if m
-// is nil or already a member, ErrAlreadyRun if m has been run, by this
-// group or elsewhere, and ErrStopped once the ctx of the group's Run has ended. It also returns
-// an error if another member has the same Name, unless that member is being removed: set
-// Options.Name, because errors, metrics and the page distinguish members by their names.
+// Add adds m, and starts it if the group runs. It does not block. It returns an error if m is nil,
+// cannot be compared, or is already a member, and one that wraps [ErrAlreadyRun] if m has been run, by
+// this group or elsewhere. Once the ctx of the group's Run has ended, it returns an error that wraps
+// [ErrStopped]. It also returns an error if another member has the same Name, unless that member is
+// being removed: errors, metrics and the page of package debug distinguish members by their names, so
+// set Options.Name.
 func (g *Group) Add(m Member) error {
 	if err := g.addMember(m, nil); err != nil {
 		return fmt.Errorf("informer: Group: Add: %w", err)
@@ -130,7 +130,7 @@ func (g *Group) Add(m Member) error {
 	return nil
 }
 
-// addMember adds m. s is the share for which GetOrAdd has made m, or nil.
+// addMember adds m. s is the slot for which GetOrAdd has made m, or nil.
 func (g *Group) addMember(m Member, s *slot) error {
 	if err := checkMember(m); err != nil {
 		return err
@@ -181,15 +181,15 @@ func isMember(m Member) func(*member) bool {
 	return func(other *member) bool { return other.Member == m }
 }
 
-// Remove stops m and blocks until its Run has returned. So it must not be called in a callback
-// of m's own, such as a watcher's or reconcile. Before Run it only takes m out, and does not
-// block. A controller that was removed cannot be run or added again: its watchers are gone, and
-// deletes that it has not reconciled count as handled. So also remove a controller that will never be run.
+// Remove stops m and blocks until its Run has returned. So do not call it in a callback of m itself, such
+// as a watcher's or reconcile. Before the group runs, Remove only takes m out, and does not block. A
+// controller that was removed cannot be run or added again: its watchers are gone, and deletes that it has
+// not reconciled count as handled. So also remove a controller that you will never run.
 //
-// The other members continue. WaitForSync no longer waits for m, and the next call of GetOrAdd
-// makes a new informer. A reader of m still gets its last state, without an error. Remove
-// returns an error if m is not a member. If several calls remove m at the same time, all of
-// them return nil when m has stopped.
+// The other members continue. WaitForSync no longer waits for m. If GetOrAdd made m, its next call
+// makes a new informer. Code that still reads m gets its last state, without an error. Remove returns
+// an error if m is not a member. If several calls remove m at the same time, each returns nil when m
+// has stopped.
 func (g *Group) Remove(m Member) error {
 	if err := checkMember(m); err != nil {
 		return fmt.Errorf("informer: Group: Remove: %w", err)
@@ -218,16 +218,16 @@ func (g *Group) Remove(m Member) error {
 	return nil
 }
 
-// Run runs the members until ctx ends, also those that are added while it runs. It returns when
-// the Run of each member has returned, also of those that are being removed. If ctx has already
-// ended, Run still runs the members: an informer then makes no request and is stopped. The
-// controllers stop first, and other members that ask for it, see [Member]. When their Run has returned, all
-// others stop at the same time. Each member drains for its own DrainTimeout. A second Run returns ErrAlreadyRun at once.
+// Run runs the members, including those that are added while it runs, and blocks until ctx has ended and the Run of each
+// member has returned. If ctx has already ended, Run still runs the members: an informer then makes no request and is
+// stopped. Controllers, and other members that ask for it (see [Member]), stop first. When their Run has returned, all
+// others stop at the same time. Each member drains for its own DrainTimeout. A second Run returns an error that wraps
+// [ErrAlreadyRun] at once.
 //
-// A member does not stop the others if its Run returns an error, or returns before its ctx has
-// ended. ErrorHandler is called once for it, WaitForSync returns an error from then on, and
-// Run returns the errors of all such members that were not removed. Do not wait for Run to
-// return in a watcher's callback.
+// If the Run of a member returns an error, or returns before its ctx has ended, the others continue.
+// ErrorHandler is called once for it, and WaitForSync returns an error from then on. In the end, Run
+// returns the errors of all such members that were not removed, joined, and nil if there are none. Do
+// not wait for Run to return in a watcher's callback.
 func (g *Group) Run(ctx context.Context) error {
 	g.mu.Lock()
 	if g.ctx != nil {
@@ -304,8 +304,8 @@ func (g *Group) notifyLocked() {
 	}
 }
 
-// current returns Run's ctx, the members that are not being removed, and a channel that is
-// closed when one of these or the condition of a member may have changed.
+// current returns Run's ctx, the members that are not being removed, and a channel. The channel is
+// closed when Run was called, or when the members or the state of one may have changed.
 func (g *Group) current() (run context.Context, members []*member, changed <-chan struct{}) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -333,10 +333,9 @@ func (g *Group) shown() (members []*member, guests []guest) {
 }
 
 // Health returns the MemberHealth of each member, and the Health of each informer that a [ClientGo] with
-// this group has made and that has not stopped. The keys of the map are
-// their names. An informer that a ClientGo has made may have the name of another one: the
-// second has the key "Name#2", and so on, members first. Health does not block, and may be
-// called at any time.
+// this group has made and that has not stopped. The keys of the map are the names. Informers of a
+// ClientGo may have names that are taken: the second informer of a name has the key "Name#2", and so on.
+// Members come first. Health does not block.
 func (g *Group) Health() map[string]MemberHealth {
 	all := map[string]MemberHealth{}
 	show := func(name string, h MemberHealth) {
@@ -366,12 +365,12 @@ func (g *Group) Health() map[string]MemberHealth {
 	return all
 }
 
-// Ready returns nil if everything that Health shows is ready, see [Health.Ready] for informers.
-// Otherwise it returns an error that wraps theirs. A group that shows nothing is not ready
-// unless MayBeEmpty is set: perhaps the informers could not be made. A group that has only
-// controllers, or sets of package shards, can be ready: each of these waits for the informers that
-// it reads. If one of the informers may be missing, use the Health of the others instead. Ready
-// does not block. It can be given to [ProbeHandler].
+// Ready returns nil if everything that Health returns is ready, see [Health.Ready] for informers.
+// Otherwise it returns an error that wraps the errors of all that are not. If Health returns nothing,
+// Ready returns an error unless MayBeEmpty is set: perhaps the informers could not be made. A group
+// that has only controllers or sets of package shards can be ready, because each of these waits for the
+// informers that it reads. If the program can work without one of the informers, check the Health of
+// the others instead. Ready does not block. It can be given to [ProbeHandler].
 func (g *Group) Ready() error {
 	all := g.Health()
 	if len(all) == 0 && !g.MayBeEmpty {
@@ -389,11 +388,12 @@ func (g *Group) errEmpty() error {
 	return errors.New("informer: Group: no informers yet (see Group.MayBeEmpty)")
 }
 
-// Live returns an error if something that Health shows can only be helped by a restart, see
-// [Health.Live]. It does not block. It can be given to [ProbeHandler].
+// Live returns nil unless a member or informer can only be helped by a restart of the process, see
+// [Health.Live]. Otherwise it returns an error that wraps the errors of these. It does not block. It
+// can be given to [ProbeHandler].
 func (g *Group) Live() error { return probe(g.Health(), MemberHealth.Live) }
 
-// probe returns the errors that check returns for all, joined in the order of the names.
+// probe calls check for all, in the order of the names, and returns the joined errors.
 func probe(all map[string]MemberHealth, check func(MemberHealth) error) error {
 	var failed []error
 	for _, name := range slices.Sorted(maps.Keys(all)) {
@@ -409,8 +409,8 @@ func (m *member) failure() error {
 	return m.failed
 }
 
-// adopt sets the handler, the observer and the limit of a Group, unless the user has set others. A nil
-// one stands for the default.
+// adopt sets the ErrorHandler, the Observer and the Lists of a Group, except those that Options had. A
+// nil value means the default.
 func (i *CustomCacheInformer[T]) adopt(common given) {
 	_ = i.set(func() {
 		if !i.ownHandler {

@@ -13,32 +13,32 @@ type slotKey struct {
 	scope   string
 }
 
-// slot is an informer that GetOrAdd has made or is making. Group.mu protects member until made
-// is closed.
+// slot is the place of an informer that GetOrAdd has made or is making. Group.mu protects member until
+// made is closed.
 type slot struct {
 	member Member        // nil until the informer is a member of the group
 	err    error         // why there is no informer
 	made   chan struct{} // closed when member or err is set for good
 }
 
-// GetOrAdd returns the informer of g over objects of type T and with that scope. The first call
-// for T and scope calls construct, adds the informer to g and returns it. Later calls return
-// the same informer, with the options that it was made with. So one function of the program
-// should make all of them. scope is any text that distinguishes two informers over one type,
-// such as a namespace or a selector. If there is only one, use "". Informers of several scopes
-// need an Options.Name each, see [Group.Add].
+// GetOrAdd returns the informer of g for objects of type T and for scope. The first call for T and
+// scope calls construct, adds the informer to g and returns it. Later calls return the same informer
+// and ignore construct. So all callers for T and scope should pass the same function. scope is any text
+// that distinguishes two informers over one type, such as a namespace or a selector. If there is only
+// one, use "". Informers of several scopes need different Options.Name, see [Group.Add].
 //
-// *unstructured.Unstructured, *metav1.PartialObjectMetadata and AnyObject do not name the kind of the
-// objects. So their scope must, such as with gvr.String(), and may not be "". GetOrAdd does not notice
-// two kinds with one scope: the second call would return the informer of the first kind.
+// The types *unstructured.Unstructured, *metav1.PartialObjectMetadata and AnyObject do not name a kind.
+// With these, scope must name it, such as with gvr.String(), and must not be "". GetOrAdd does not
+// notice if two kinds have the same scope: the second call would return the informer of the first kind.
 //
-// GetOrAdd blocks while construct runs, its own or that of another call for T and scope. It may
-// be called before and while g runs, from any goroutine. No lock is held while construct runs,
-// so construct may call GetOrAdd for another T or scope. Two such functions that call GetOrAdd for
-// each other block forever.
+// GetOrAdd blocks while construct runs, also in another call for T and scope. It may be called before
+// and while g runs, from any goroutine. No lock is held while construct runs, so construct may call
+// GetOrAdd for another T or scope. Two such functions that wait for each other's informers block
+// forever.
 //
-// All calls that have waited for construct return its error, unchanged, or the error of
-// [Group.Add]. The error is not remembered: the next call tries again.
+// If construct returns an error, all calls that have waited for it return this error unchanged. If the
+// informer cannot be added, they return an error that wraps that of [Group.Add]. GetOrAdd also returns
+// an error if g or construct is nil. No error is remembered: the next call tries again.
 func GetOrAdd[T Object](g *Group, scope string, construct func() (*CustomCacheInformer[T], error)) (*CustomCacheInformer[T], error) {
 	switch {
 	case g == nil:
@@ -55,8 +55,8 @@ func GetOrAdd[T Object](g *Group, scope string, construct func() (*CustomCacheIn
 	return m.(*CustomCacheInformer[T]), nil
 }
 
-// getOrMake returns the informer for key. The first call for key makes it, and other calls wait
-// until it is made.
+// getOrMake returns the informer for key. The first call for key makes it, and other calls wait for
+// that.
 func (g *Group) getOrMake(key slotKey, construct func() (Member, error)) (Member, error) {
 	g.mu.Lock()
 	s, known := g.shared[key]
@@ -91,7 +91,8 @@ func (g *Group) getOrMake(key slotKey, construct func() (Member, error)) (Member
 	return m, err
 }
 
-// show makes g show an informer that others run, and gives it the fields of g.
+// show adds an informer that others run to what Health returns, and gives it the ErrorHandler, the
+// Observer and the Lists of g.
 func (g *Group) show(guest *CustomCacheInformer[AnyObject]) {
 	g.Health() // forgets stopped guests, also if no one else ever calls it
 	g.mu.Lock()

@@ -14,114 +14,114 @@ import (
 	"github.com/customcacheinformer/informer/share"
 )
 
-// deadStore is how long an operation on the store may take before Live reports that only a
-// restart can help.
+// deadStore is how long an operation on the store may take before Health.Live returns an error.
 const deadStore = 5 * time.Minute
 
-// MemberHealth is the state of a [Member] at one moment. That of an informer is a [Health]. Package
-// debug and the metrics find out by its type which figures it has.
+// MemberHealth is the state of a [Member] at one moment. For an informer it is a [Health]. Package
+// debug and metrics/prometheus look at its type to find its fields.
 type MemberHealth interface {
-	// HasRun reports whether Run was called, or can no longer be called.
+	// HasRun reports whether the member has been run, or can no longer be run.
 	HasRun() bool
-	// Ready returns nil if a program can rely on the member, and otherwise an error that names the
-	// member and the reason.
+	// Ready returns nil if the program can rely on the member now, and otherwise an error that names
+	// the member and the reason.
 	Ready() error
-	// Live returns an error that names the member and the reason if only a restart of the process
-	// would help, and otherwise nil.
+	// Live returns nil, except if only a restart of the process would help. Then it returns an error
+	// that names the member and the reason.
 	Live() error
 }
 
-// Health is the state of an informer at one moment, as [CustomCacheInformer.Health]
-// returns it. It is a value, and the [MemberHealth] of an informer.
+// Health is the state of an informer at one moment. [CustomCacheInformer.Health] returns it. It
+// implements [MemberHealth].
 type Health struct {
 	// Name is Options.Name.
 	Name string `json:"name"`
 	// Started is true once Run has been called and the watchers' goroutines are live.
 	Started bool `json:"started"`
-	// Stopped is true once the ctx of Run has ended, or Run ends because of its store.
+	// Stopped is true once Run's ctx has ended, or Run has ended because of an error.
 	Stopped bool `json:"stopped"`
 	// Synced is true once the first list is in the store.
 	Synced bool `json:"synced"`
 	// Watching is true while a watch is open.
 	Watching bool `json:"watching"`
-	// LastList is when the last list, or the last stream of the first state, was complete.
-	// It is zero if there was none yet.
+	// LastList is the time at which the last list, or the last stream of the first state, was complete.
+	// It is zero before the first.
 	LastList time.Time `json:"lastList,omitzero"`
-	// LastContact is when the source last sent anything other than an error. A quiet watch
-	// brings a bookmark about once a minute. It is zero if there was none yet. An API server that
-	// answers each request with an error does not change it: then SourceError is its answer.
+	// LastContact is the time at which the source last sent anything other than an error. A quiet watch
+	// brings a bookmark about once a minute. LastContact is zero if nothing has come yet. While the API
+	// server answers each request with an error, it does not change, and SourceError has the error.
 	LastContact time.Time `json:"lastContact,omitzero"`
 	// ResourceVersion is the version up to which the store has every change.
 	ResourceVersion string `json:"resourceVersion,omitempty"`
-	// LastProgress is when ResourceVersion was last confirmed, by a change, a list or a
-	// bookmark that was applied. A quiet watch does that about once a minute. With client-go's
-	// fakes, whose objects have no versions, only a list does. It is zero if there was none yet.
+	// LastProgress is the time at which ResourceVersion was last confirmed: a change, a list or a
+	// bookmark was applied. A quiet watch confirms it about once a minute. With client-go's fakes,
+	// whose objects have no versions, only a list does. LastProgress is zero before the first time.
 	LastProgress time.Time `json:"lastProgress,omitzero"`
-	// Store is the String of Options.Store or Options.Durable if it has that method, or its type. It is
-	// "in memory" if both are nil.
+	// Store is what the String method of Options.Store or Options.Durable returns, or its type if it
+	// has no such method. It is "in memory" if both are nil.
 	Store string `json:"-"`
-	// Objects is the number of objects in the store, as far as the informer has found them
-	// there at the start or stored them. It is -1 over a Durable that has indexes of its
-	// own and was not empty, because the informer does not read such a store through.
+	// Objects is the number of objects in the store that the informer has found there at the start or
+	// stored. It is -1, for unknown, over a Durable with its own indexes that was not empty at the
+	// start, because the informer does not read all of such a store.
 	Objects int `json:"objects"`
-	// Queued is the number of changes and bookmarks that have arrived and are not in the
-	// store yet.
+	// Queued is the number of changes and bookmarks that have arrived but are not applied to the store
+	// yet.
 	Queued int `json:"queued"`
-	// Namespaces has the namespaces of an informer that NewInNamespaces has made, in the order
-	// in which they were given. Then Watching is true if each is watched, LastList, LastContact
-	// and ResourceVersion are the oldest of all, and SourceError is of the namespace that has
-	// failed most often in a row. If the set is empty, it is empty, and Watching is true. For other informers
-	// it is nil.
+	// Namespaces has an element for each namespace of an informer that NewInNamespaces has made, in the order
+	// in which they were given. Then Watching is true if every namespace is watched, LastList, LastContact
+	// and ResourceVersion are the oldest of all, and SourceError belongs to the namespace that has failed
+	// most often in a row. If the set is empty, Namespaces is empty, and Watching is true. For other
+	// informers Namespaces is nil.
 	Namespaces []SourceHealth `json:"namespaces,omitzero"`
-	// Clusters has the clusters of an informer that NewOverClusters has made, in the order in which they were engaged. The
-	// other fields show the worst of them, as for namespaces. For other informers it is nil.
+	// Clusters has an element for each cluster of an informer that NewOverClusters has made, in the order in which they
+	// were engaged. The other fields show the worst of them, as with Namespaces. For other informers Clusters is nil.
 	Clusters []SourceHealth `json:"clusters,omitzero"`
 	// SourceError is the error with which lists or watches fail now. If none fails, it may be a warning:
-	// a request without an answer for 30 s, a first state that has not ended after 10 s, or a list
-	// without a resourceVersion. Otherwise it is nil.
+	// a request has had no answer for 30 s, a stream of the first state has not ended after 10 s, or a
+	// list has had no resourceVersion. Otherwise it is nil.
 	SourceError error `json:"-"`
-	// SourceFailures is how often in a row lists or watches have failed, 0 if they work.
+	// SourceFailures is how many lists or watches in a row have failed. It is 0 if they work.
 	SourceFailures int `json:"sourceFailures,omitempty"`
-	// SourceFailingSince is when the first of these failures came. It is zero if lists and watches work.
+	// SourceFailingSince is the time of the first of these failures. It is zero if lists and watches
+	// work.
 	SourceFailingSince time.Time `json:"sourceFailingSince,omitzero"`
-	// SourceNextTry is when the pause before the next attempt ends. It is zero if there is no pause:
-	// lists and watches work, or an attempt is under way.
+	// SourceNextTry is the time at which the next attempt begins. It is zero if lists and watches work,
+	// or if an attempt is under way.
 	SourceNextTry time.Time `json:"sourceNextTry,omitzero"`
-	// SourceWaiting is how long the present request has waited for its complete answer, 0 below 30 s.
-	// An open watch waits for none. Over several namespaces, it is the longest.
+	// SourceWaiting is how long the present request has waited for its complete answer, or 0 if that is
+	// less than 30 s. An open watch does not count. With several sources, it is the longest of all.
 	SourceWaiting time.Duration `json:"-"`
-	// WaitsForTurn is true while the list does not begin before others have ended, see [ListLimit]. Over several
-	// namespaces, it is true if it is true for one.
+	// WaitsForTurn is true while the list waits for other lists to end, see [ListLimit]. With several sources,
+	// it is true if at least one of them waits.
 	WaitsForTurn bool `json:"waitsForTurn,omitempty"`
-	// StoreError is the operation on the store that fails now, or that has not returned for
-	// more than 10 s, or with which Run has ended. Otherwise it is nil.
+	// StoreError reports the operation on the store that fails now, has not returned for more than 10
+	// s, or has ended Run. Otherwise it is nil.
 	StoreError error `json:"-"`
-	// StoreBusy is how long the present operation on the store has been under way, 0 if
-	// there is none.
+	// StoreBusy is how long the present operation on the store has been under way, or 0 if there is
+	// none.
 	StoreBusy time.Duration `json:"-"`
-	// Refused is how many changes the store has refused, see ErrPermanent.
+	// Refused is the number of changes that the store has refused, see ErrPermanent.
 	Refused int `json:"refused,omitempty"`
-	// Foreign is how many objects and events a source of shards.Set.Source has delivered that are not in its
-	// part. The informer has dropped them.
+	// Foreign is the number of objects and events that a source of shards.Set.Source has delivered but that
+	// are not in its part. The informer has dropped them.
 	Foreign int `json:"foreign,omitempty"`
-	// Decoding is how the objects of the source are decoded.
+	// Decoding shows how the objects of the source are decoded.
 	Decoding DecodingHealth `json:"decoding,omitzero"`
-	// Memory is how much memory the objects take. It is zero over a Durable and for a [Sink].
+	// Memory shows how much memory the objects take. It is zero over a Durable and for a [Sink].
 	Memory MemoryHealth `json:"memory,omitzero"`
-	// Undecodable is how many objects cannot be decoded now, see [Transport]. Each keeps its last state
-	// until its next version. UndecodableKeys has the first ten of their keys, sorted.
+	// Undecodable is the number of objects that cannot be decoded now, see [Transport]. The store keeps
+	// the last state of each. UndecodableKeys has the first ten of their keys, sorted.
 	Undecodable     int      `json:"undecodable,omitempty"`
 	UndecodableKeys []string `json:"undecodableKeys,omitempty"`
-	// Tombstones is how many deleted objects a Durable keeps because a watcher has not
-	// handled their delete.
+	// Tombstones is the number of deleted objects that a Durable still keeps, because a watcher may not
+	// have handled their delete.
 	Tombstones int `json:"tombstones,omitempty"`
-	// Watchers has the registered watchers, or after the stop those that were registered
-	// then. They are sorted by name, and by the order in which they were added.
+	// Watchers has the registered watchers, or after the stop those that were registered at that time.
+	// They are sorted by name, and watchers of the same name by the order in which they were added.
 	Watchers []WatcherHealth `json:"watchers"`
 }
 
-// SourceHealth is the state of one namespace of an informer of [NewInNamespaces], or of one cluster of an informer of
-// [NewOverClusters]. Its fields mean the same as those of Health.
+// SourceHealth is the state of one namespace or one cluster, for an informer of [NewInNamespaces] or
+// [NewOverClusters]. Its fields have the same meaning as in [Health].
 type SourceHealth struct {
 	Namespace       string        `json:"namespace,omitempty"`
 	Cluster         string        `json:"cluster,omitempty"`
@@ -141,12 +141,13 @@ type SourceHealth struct {
 	Decoding DecodingHealth `json:"decoding,omitzero"`
 }
 
-// DecodingHealth shows how the objects of a source are decoded, see [Transport]. It is zero for a source
-// whose answers are always left to client-go, because of the type of the client or Options.Decode.
+// DecodingHealth shows how the objects of a source are decoded, see [Transport]. It is zero if client-go
+// always decodes them, because of the type of the client or Options.Decode.
 type DecodingHealth struct {
-	// Objects is how many objects were decoded as they arrived.
+	// Objects is the number of objects that were decoded as they arrived.
 	Objects int `json:"objects"`
-	// Left is how many answers were left to client-go, and LeftBecause why the last of these was.
+	// Left is the number of answers that were left to client-go, and LeftBecause the reason for the
+	// last one.
 	Left        int    `json:"left,omitempty"`
 	LeftBecause string `json:"leftBecause,omitempty"`
 }
@@ -162,16 +163,18 @@ func (d DecodingHealth) String() string {
 	return "by client-go"
 }
 
-// MemoryHealth is how much memory the objects of an informer take, in bytes. The figures are estimates from a sample: of the
-// first list, and later of at most 200 changes a minute.
+// MemoryHealth shows how much memory the objects of an informer take, in bytes. The figures are estimates from a sample of
+// the first list, and later of at most 200 changes a minute.
 type MemoryHealth struct {
-	// Objects is the memory of the objects in the store, with what the informer's own store needs for each.
-	// Parts that several objects of Options.Share have count once, for the informer that stored them first.
+	// Objects is the memory that the objects in the store take, including what the informer's own store
+	// needs for each. A part that several objects share because of Options.Share counts once, for the
+	// informer that stored it first.
 	Objects int64 `json:"objects"`
-	// Saved is how much more the objects would take without Options.Share. The memory of the table is not taken off,
-	// see TableBytes of [share.Stats].
+	// Saved is how much more memory the objects would take without Options.Share. The memory of the table itself is
+	// not subtracted, see TableBytes of [share.Stats].
 	Saved int64 `json:"saved,omitempty"`
-	// ListPeak is how much the objects of a list have taken before they were in the store, at the most.
+	// ListPeak is the most memory that objects of a list have taken while they were not in the store
+	// yet.
 	ListPeak int64 `json:"listPeak,omitempty"`
 }
 
@@ -180,7 +183,8 @@ func (m MemoryHealth) String() string {
 	return fmt.Sprintf("%d bytes, %d saved, peak of lists %d", m.Objects, m.Saved, m.ListPeak)
 }
 
-// perObject is about how much memory the informer's own store takes for an object beside the object itself.
+// perObject is about how many bytes the informer's own store needs for an object in addition to the object
+// itself.
 const perObject = 150
 
 // weighing shares objects, and weighs a sample of them.
@@ -192,7 +196,8 @@ type weighing struct {
 	sample size.Estimate
 }
 
-// memory returns how much memory the objects take. listed is how many of a list were in memory and not stored.
+// memory returns how much memory the objects take. listed is the largest number of listed objects that were in
+// memory and not stored.
 func (w *weighing) memory(listed int) MemoryHealth {
 	stored := int64(w.stored())
 	bytes, added := w.sample.Mean()
@@ -203,8 +208,8 @@ func (w *weighing) memory(listed int) MemoryHealth {
 	}
 }
 
-// share shares an object that is about to be stored, and weighs it if it belongs to the sample. before is what the store has, if
-// it exists.
+// share passes an object that is about to be stored through the table, and weighs it if it belongs to the sample. before is the
+// stored object, if exists is true.
 func (w *weighing) share(before, obj any, exists, synced bool, now time.Duration) {
 	weight, due := 0.0, false
 	if w.holds {
@@ -226,7 +231,8 @@ func (w *weighing) share(before, obj any, exists, synced bool, now time.Duration
 	}
 }
 
-// MarshalJSON encodes the figures with names in camel case, and the error as text.
+// MarshalJSON encodes n with names in camel case, SourceError as text, and SourceWaiting in seconds as
+// "sourceWaitingSeconds".
 func (n SourceHealth) MarshalJSON() ([]byte, error) {
 	type fields SourceHealth // has the tags, but not this method
 	encoded := struct {
@@ -240,8 +246,8 @@ func (n SourceHealth) MarshalJSON() ([]byte, error) {
 	return json.Marshal(encoded)
 }
 
-// addSource adds a source of the informer. If there are several, the fields of h that a SourceHealth
-// has too show the worst of them.
+// addSource adds the state of one source to h. If there are several sources, the fields that Health and
+// SourceHealth have in common show the worst of them.
 func (h *Health) addSource(n SourceHealth, first bool) {
 	switch {
 	case n.Namespace != "":
@@ -267,40 +273,39 @@ func (h *Health) addSource(n SourceHealth, first bool) {
 	h.Decoding.LeftBecause = cmp.Or(h.Decoding.LeftBecause, n.Decoding.LeftBecause)
 }
 
-// WatcherStats has figures about one registration of a watcher. Every event for the watcher
-// is in exactly one of Pending, Delivered, Failed and Merged. It is a value. Its zero value
-// means nothing.
+// WatcherStats has the figures of one registration of a watcher. Every event for the watcher is counted
+// in exactly one of Pending, Delivered, Failed and Merged.
 type WatcherStats struct {
 	// Name is WatcherOptions.Name.
 	Name string `json:"name"`
 	// Synced is true once Registration.Synced is closed.
 	Synced bool `json:"synced"`
-	// Pending is how many events wait for the watcher now, including the event of a call
-	// that is under way. After Stopped it is how many were never delivered. It is not exact
-	// at two moments: while the watcher gets a state, it may be too high, or too low by the
-	// objects that a Durable has not been asked for yet; and in a burst it may be too high
-	// by 15, because events are then counted in steps of 16.
+	// Pending is the number of events that wait for the watcher now, including that of a call that is
+	// under way. After Stopped it is the number of events that were never delivered. It may be inexact
+	// in two cases. While the watcher gets a state, it may be too high, or too low by the objects that
+	// were not read from a Durable yet. In a burst it may be too high by 15, because events are then
+	// counted in steps of 16.
 	Pending int `json:"pending"`
-	// Delivered is how many events the watcher has handled without an error.
+	// Delivered is the number of events that the watcher has handled without an error.
 	Delivered int `json:"delivered"`
-	// Failed is how many events were given up after an error.
+	// Failed is the number of events that were given up after an error.
 	Failed int `json:"failed"`
-	// Retried is how many calls repeated a call that had failed.
+	// Retried is the number of calls that were another attempt after a failure.
 	Retried int `json:"retried"`
-	// Merged is how many events were merged into others, or have undone each other, beyond
-	// WatcherOptions.MaxBacklog or because of Workers or Retry. It includes the events whose objects have
-	// left the part that a source of package shards delivers, while they waited.
+	// Merged is the number of events that were merged into others or cancelled each other out, beyond
+	// WatcherOptions.MaxBacklog or because of Workers or Retry. It includes waiting events that were
+	// dropped because their object has left the part of a source of package shards, or left with
+	// LeaveSilently.
 	Merged int `json:"merged"`
-	// Lagging is true while the watcher is behind by more than
-	// WatcherOptions.MaxBacklog, so that events were merged, and has not caught up yet. See
-	// Observer.Lagging.
+	// Lagging is true from the moment at which more than WatcherOptions.MaxBacklog events waited and
+	// were merged until the watcher has caught up. See Observer.Lagging.
 	Lagging bool `json:"lagging"`
-	// OldestWaiting is how long the oldest event that is not handled has been waiting. It is
-	// 0 if there is none, and after Stopped.
+	// OldestWaiting is how long the oldest event that is not handled has waited. It is 0 if there is
+	// none, and after Stopped.
 	OldestWaiting time.Duration `json:"-"`
 }
 
-// MarshalJSON encodes the figures with names in camel case, and OldestWaiting in seconds as
+// MarshalJSON encodes s with names in camel case, and OldestWaiting in seconds as
 // "oldestWaitingSeconds".
 func (s WatcherStats) MarshalJSON() ([]byte, error) {
 	type fields WatcherStats // has the tags, but not this method
@@ -310,32 +315,30 @@ func (s WatcherStats) MarshalJSON() ([]byte, error) {
 	}{fields(s), s.OldestWaiting.Seconds()})
 }
 
-// WatcherHealth is the state of a watcher: its figures, and its calls that are under way.
-// Its JSON has the figures alone.
+// WatcherHealth is the state of a watcher: its figures and its calls that are under way. Its JSON has
+// only the figures.
 type WatcherHealth struct {
 	WatcherStats
-	// Calls has the keys for which the watcher is being called now, and "OnSynced" while
-	// that runs. In a burst of events it names a range of keys.
+	// Calls has the keys for which the watcher is being called now, and "OnSynced" while that runs. In
+	// a burst of events it has a text such as "default/a or one of the 3 after it".
 	Calls []string
-	// Retries has the keys that wait for another attempt, at most ten.
+	// Retries has up to ten keys of objects whose events wait for another attempt, the oldest first.
 	Retries []string
-	// Hung is true while a call has lasted for more than 10 s. It is only known of a watcher
-	// with Workers or Retry.
+	// Hung is true while a call has lasted for 10 s or more. It is always false for a watcher without
+	// Workers and Retry.
 	Hung bool
-	// Retrying is true while the oldest event waits for another attempt. It is only known of a
-	// watcher with Workers or Retry.
+	// Retrying is true while the oldest event waits for another attempt.
 	Retrying bool
 }
 
 // retriesShown is the largest number of keys in WatcherHealth.Retries.
 const retriesShown = 10
 
-// Ready returns nil if a program can rely on what the informer knows: the informer has
-// synced, is not stopped, and its store takes writes at this moment. A store may fail for a
-// moment, so a probe should fail more than once before it counts. The following do not
-// count: single changes that the store has refused (see Refused), an API server that cannot
-// be reached after the sync, and a slow watcher. An informer that stops is not ready, also
-// while its watchers drain.
+// Ready returns nil if the informer has synced, has not stopped, and has a store that works now.
+// Otherwise it returns an error that names the informer and the reason. A store may fail for a moment,
+// so a probe should fail more than once before it counts. An informer stays ready if the store has
+// refused single changes (see Refused), if the API server cannot be reached after the sync, and if a
+// watcher is slow. It is not ready while its watchers drain.
 func (h Health) Ready() error {
 	var err error
 	switch {
@@ -357,10 +360,11 @@ func (h Health) Ready() error {
 	return fmt.Errorf("informer %s: %w", h.Name, err)
 }
 
-// name returns the name of the namespace or the cluster.
+// name returns the name of the namespace or of the cluster.
 func (n SourceHealth) name() string { return cmp.Or(n.Namespace, n.Cluster) }
 
-// turn names the namespaces and clusters that wait for their turn to list. It is "" if nothing waits.
+// turn returns a text about the namespaces and clusters that wait for their turn to list. It returns ""
+// if nothing waits.
 func (h Health) turn() string {
 	var names []string
 	for _, n := range slices.Concat(h.Namespaces, h.Clusters) {
@@ -374,12 +378,12 @@ func (h Health) turn() string {
 	return " (waits for its turn to list" + strings.Join(names, ",") + ")"
 }
 
-// HasRun reports whether Started or Stopped is true.
+// HasRun reports whether h shows that the informer has been run: Started or Stopped is true.
 func (h Health) HasRun() bool { return h.Started || h.Stopped }
 
-// Live returns an error only if a restart of the process would help: an operation on the
-// store has not returned for five minutes. A restart does not help against an API server
-// that is down, a store that returns errors, or a watcher that blocks.
+// Live returns an error if an operation on the store has not returned for five minutes, and otherwise
+// nil. Only then would a restart of the process help. It does not help if the API server is down, the
+// store returns errors, or a watcher blocks.
 func (h Health) Live() error {
 	if h.StoreBusy < deadStore {
 		return nil
@@ -391,10 +395,10 @@ func (h Health) Live() error {
 	return fmt.Errorf("%w: %w", dead, h.StoreError)
 }
 
-// MarshalJSON encodes h with names in camel case, errors as text and durations in
-// seconds, such as "storeBusySeconds". It omits times that are zero, a number of objects
-// that is not known, and the errors and counts of faults if there are none. It omits Store,
-// and of each watcher everything except its WatcherStats; package debug shows these, too.
+// MarshalJSON encodes h with names in camel case, errors as text and durations in seconds, such as
+// "storeBusySeconds". It omits times that are zero, Objects if it is -1, and errors and counts of
+// faults if there are none. It always omits Store and, for each watcher, everything except
+// WatcherStats. Package debug shows these.
 func (h Health) MarshalJSON() ([]byte, error) {
 	type fields Health // has the tags, but not this method
 	encoded := struct {
@@ -421,14 +425,14 @@ func (h Health) MarshalJSON() ([]byte, error) {
 	return json.Marshal(encoded)
 }
 
-// ProbeHandler returns a handler for the probes of a kubelet. It answers 200 if check returns
-// nil, and otherwise 503 with the text of the error. It calls check for each request, from
-// any goroutine, and blocks as long as check does:
+// ProbeHandler returns an HTTP handler for the probes of a kubelet. For each request, the handler calls
+// check in the goroutine of the request. It answers 200 if check returns nil, and otherwise 503 with
+// the text of the error:
 //
 //	http.Handle("/readyz", informer.ProbeHandler(func() error { return inf.Health().Ready() }))
 //
-// Without the function around it, inf.Health().Ready would answer for the moment at which
-// it was passed. With a nil check, the handler answers 503.
+// Do not pass inf.Health().Ready itself: it would always answer for the moment at which it was passed.
+// If check is nil, the handler always answers 503.
 func ProbeHandler(check func() error) http.Handler {
 	if check == nil {
 		check = func() error { return errors.New("informer: ProbeHandler was given no check") }

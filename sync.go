@@ -15,12 +15,11 @@ import (
 
 var errMemberFailed = errors.New("a member has failed")
 
-// WaitForSync blocks until the informer has synced, and every watcher that was registered when
-// WaitForSync was called. Watchers that are removed meanwhile do not count. An informer that has
-// synced stays synced, even when it has stopped; see Health. If ctx or the informer ends first, WaitForSync returns a *SyncError
-// with the parts that are late and the failure that is in the way, if one is known.
-// WaitForSync may be called before Run. It cannot succeed in the callback of a watcher that
-// has not synced: there it returns an error if it is given the callback's ctx.
+// WaitForSync blocks until the informer has synced, and so has every watcher that was registered at the time of the call, and
+// then returns nil. Watchers that are removed meanwhile do not count. An informer that has synced stays synced, even after it
+// has stopped; see Health. If ctx or the informer ends first, WaitForSync returns a *SyncError with the parts that are late and
+// the failure that prevents them from syncing, if one is known. WaitForSync may be called before Run. Do not call it in the
+// callback of a watcher that has not synced: there it returns an error if it is given the callback's ctx, and otherwise blocks.
 //
 // If WaitForSync lasts longer than 30 s, it logs with the logger of ctx which parts are late and why, and
 // logs again when it returns.
@@ -49,8 +48,8 @@ func (i *CustomCacheInformer[T]) waitForSync(ctx context.Context, listeners []*i
 	return nil
 }
 
-// wait blocks until one of the channels is closed. It returns an error if the informer stops
-// or ctx ends first.
+// wait blocks until done or removed is closed. It returns ErrStopped or the error of ctx if the
+// informer stops or ctx ends first.
 func (i *CustomCacheInformer[T]) wait(ctx context.Context, done, removed <-chan struct{}) error {
 	select {
 	case <-done:
@@ -98,8 +97,8 @@ func (i *CustomCacheInformer[T]) syncError(err error, late []string) *SyncError 
 	return i.syncErrorIn("", err, late)
 }
 
-// syncErrorIn returns the error of a caller that waits for one region, or for all if the name
-// is "". A failure in another region does not stand in its way.
+// syncErrorIn returns the error of a caller that waits for one region, or for all if the name is "". If
+// it waits for one region, failures in other regions are left out.
 func (i *CustomCacheInformer[T]) syncErrorIn(region string, err error, late []string) *SyncError {
 	h := i.sourceHealth()
 	reason := h.SourceError
@@ -114,20 +113,20 @@ func (i *CustomCacheInformer[T]) syncErrorIn(region string, err error, late []st
 	return &SyncError{Informer: i.opts.Name, Late: late, Reason: reason, Err: err}
 }
 
-// WaitForSync blocks until the group runs, has at least one member, and all its members have
-// synced. That includes the watchers that a member has when the waiting for this member begins.
-// WaitForSync may be called before Run, and before there is a member. It also waits for members
-// that are added meanwhile. Members that are removed no longer count. A member that has synced
-// stays synced, also when the group has stopped: see [Group.Ready].
+// WaitForSync blocks until the group runs, has at least one member, and all its members have synced,
+// and then returns nil. A member's watchers count if they were registered when WaitForSync began to
+// wait for this member. WaitForSync may be called before Run, and before there is a member. It also
+// waits for members that are added meanwhile. Members that are removed no longer count. A member that
+// has synced stays synced, even after the group has stopped; see [Group.Ready].
 //
-// It returns a *SyncError if ctx or the group ends first, or as soon as the Run of a member
-// has failed. Late names every member that is late, with the missing things. Reason holds all
-// failures that stand in the way. In the callback of a watcher that has not synced it returns
-// an error, if it is given the ctx of the callback.
+// WaitForSync returns a *SyncError if ctx or the group ends first, or if the Run of a member fails.
+// Late names every member that is late, with the missing things. Reason wraps all failures that prevent
+// progress. In the callback of a watcher that has not synced, WaitForSync returns an error if it is
+// given the ctx of the callback.
 //
 // If WaitForSync lasts longer than 30 s, it logs with the logger of ctx which parts are late and why, and
-// logs again when it returns. To learn that, it calls WaitForSync of each member a second time,
-// with a ctx that has ended. The members log nothing about their own waiting.
+// logs again when it returns. To find that out, it calls WaitForSync of each member once more, with a ctx
+// that has ended. Informers that are members do not log their own waiting.
 func (g *Group) WaitForSync(ctx context.Context) error {
 	quiet := longwait.Quiet(ctx)
 	over := longwait.Announce(ctx, func() []any { return g.missing(quiet) })
@@ -136,7 +135,8 @@ func (g *Group) WaitForSync(ctx context.Context) error {
 	return err
 }
 
-// missing returns the log line of a WaitForSync that waits now, or nil if all have synced.
+// missing returns the keys and values of the log line for a WaitForSync that waits now, or nil if all
+// members have synced.
 func (g *Group) missing(ctx context.Context) []any {
 	ended, cancel := context.WithCancel(ctx)
 	cancel()
@@ -193,8 +193,7 @@ type answer struct {
 	err     error
 }
 
-// answerOf returns the answer of m. The first call for m starts m's WaitForSync, on a
-// goroutine.
+// answerOf returns the answer of m. The first call for m calls m's WaitForSync in a new goroutine.
 func (w *groupWait) answerOf(m *member) *answer {
 	a := w.answers[m]
 	if a == nil {
@@ -211,8 +210,8 @@ func (w *groupWait) answerOf(m *member) *answer {
 	return a
 }
 
-// check returns how many members are late. cause is the reason to give up, or nil if waiting
-// may still help.
+// check returns how many members are late. cause is the reason to give up, or nil if the members may
+// still sync.
 func (w *groupWait) check(members []*member) (late int, cause error) {
 	for m, a := range w.answers {
 		if !slices.Contains(members, m) { // it was removed
@@ -239,8 +238,8 @@ func (w *groupWait) check(members []*member) (late int, cause error) {
 	return late, cause
 }
 
-// syncError returns the *SyncError of a wait that was given up, or nil if no member is late
-// after all. All answers must have arrived.
+// syncError returns the *SyncError of a wait that was given up because of cause, or nil if no member is
+// late after all. It must not be called before all answers have arrived.
 func (w *groupWait) syncError(cause error, running bool, members []*member) error {
 	e := &SyncError{Informer: "Group", Err: cause}
 	if !running {
