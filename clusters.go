@@ -24,14 +24,14 @@ import (
 	"github.com/customcacheinformer/informer/internal/source"
 )
 
-// Clusters is an informer over one resource in many clusters, which come and go while it runs. [NewOverClusters] makes one.
-// Its methods may be called from any goroutine and in any order. It must not be copied.
+// Clusters is an informer over one resource in many clusters. Clusters may be added and removed while it runs. [NewOverClusters]
+// makes one. Its methods may be called from any goroutine and in any order. It must not be copied.
 //
-// It is the [CustomCacheInformer] inside it, with one store and one registration for each watcher. A cluster that cannot be
-// read delays no other and keeps its last state. So does one that has more changes than the store can take, as with
-// [NewInNamespaces]. [Event.Cluster] is the name of the cluster of an event, and [Clusters.In] reads one cluster. List,
-// ByIndex and All read all clusters. Get, WaitFor, WaitForVersion and ServerVersion return an error, because a namespace
-// and a name may stand for an object in each cluster, and each cluster has versions of its own.
+// It embeds a [CustomCacheInformer], with one store and one registration for each watcher. A cluster that cannot be read keeps its
+// last state and delays no other. A cluster that has more changes than the store can take delays no other either, as with
+// [NewInNamespaces]. [Event.Cluster] returns the cluster of an event, and [Clusters.In] reads one cluster. List, ByIndex and All read
+// all clusters. Get, WaitFor, WaitForVersion and ServerVersion return an error, because each cluster may have an object of the same
+// namespace and name, and has its own versions.
 type Clusters[T Object] struct {
 	*CustomCacheInformer[T]
 	unasked func(name string) Leave // how a cluster leaves that only the Durable knows, 0 if it stays; protected by roster.mu
@@ -39,40 +39,40 @@ type Clusters[T Object] struct {
 
 // ClusterOptions are the options of [NewOverClusters] that concern the clusters. The zero value is ready to use.
 type ClusterOptions struct {
-	// SyncWait is how long the informer waits for the first lists of all clusters. Then it counts as synced as soon as one
-	// of them is complete. 0 means 30 s, and a negative value no limit. See [Clusters.WaitForSyncIn] for a certain cluster.
+	// SyncWait is how long the informer waits for the first lists of all clusters. After that, one complete list is enough to count
+	// as synced. 0 means 30 s, and a negative value means no limit. To wait for one cluster, use [Clusters.WaitForSyncIn].
 	SyncWait time.Duration
 }
 
-// ClusterSource is the source of the objects of a cluster.
+// ClusterSource tells an informer how to read one cluster.
 type ClusterSource struct {
 	// Source lists and watches the resource in the cluster, such as the result of [ListWatch].
 	Source cache.ListerWatcher
-	// UID is the same for two sources if they read the same cluster, such as the UID of the namespace kube-system. It is ""
-	// if it is not known. [Clusters.Replace] needs it, and so does a start over Options.Durable: without it, each start lists.
+	// UID identifies the cluster, such as the UID of the namespace kube-system: two sources of the same cluster have the same UID. It
+	// is "" if it is not known. Then [Clusters.Replace] deletes and lists all objects, and each start over Options.Durable lists.
 	UID types.UID
-	// TweakListOptions changes the options of each list and each watch of this cluster, after Options.TweakListOptions. It
-	// must not block. Defaults to no change.
+	// TweakListOptions changes the options of each list and each watch of this cluster. It is called after Options.TweakListOptions
+	// and must not block. Defaults to none.
 	TweakListOptions func(*metav1.ListOptions)
 }
 
 // defaultSyncWait is the default of ClusterOptions.SyncWait.
 const defaultSyncWait = 30 * time.Second
 
-// maxClusterName is the length of the longest name of a cluster, in bytes.
+// maxClusterName is the maximum length of the name of a cluster, in bytes.
 const maxClusterName = 253
 
-// NewOverClusters returns an informer over one resource in many clusters. It reads none until [Clusters.Engage] names one.
+// NewOverClusters returns an informer over one resource in many clusters. It reads no cluster until [Clusters.Engage] adds one.
 //
-// It has synced when it has listed all of them that are engaged, or after ClusterOptions.SyncWait one of them. So a cluster
-// that is out of reach does not keep a program from becoming ready. If none is engaged when it starts to run, it has synced at
-// once, and does not wait for those that come later.
+// The informer has synced when it has listed all engaged clusters, or after ClusterOptions.SyncWait at least one of them. So a
+// cluster that is out of reach does not keep a program from becoming ready. If no cluster is engaged when Run begins, the informer
+// syncs at once.
 //
-// Over Options.Durable, the clusters of which the store has objects are engaged when Run has read it, without a source. They keep their last
-// state until Engage names their source, which continues at the version that was reached if its UID is the same and is compared with a list otherwise,
-// or until they leave: see [Clusters.DisengageStored].
+// Over Options.Durable, Run reads the store and engages the clusters that have objects in it, without a source. They keep their last
+// state until Engage gives them a source or [Clusters.DisengageStored] removes them. If the source that Engage gives has the same
+// UID, it continues at the version that was reached. Otherwise the informer lists, and compares the list with the stored objects.
 //
-// NewOverClusters returns an error in the cases in which [NewFrom] does, and if Options.Store is set.
+// NewOverClusters returns an error if Options.Store is set, or if another option cannot be used, as [NewFrom] does.
 func NewOverClusters[T Object](opts Options[T], clusters ClusterOptions) (*Clusters[T], error) {
 	if opts.Store != nil {
 		return nil, errors.New("informer: Options.Store is set, but only the informer's own store or a Durable keeps the objects of several clusters")
@@ -92,8 +92,8 @@ func NewOverClusters[T Object](opts Options[T], clusters ClusterOptions) (*Clust
 	return c, nil
 }
 
-// recall engages the clusters of which the store has objects, without a source, before their sources may run. Those that had begun
-// to leave continue with that.
+// recall engages the clusters that have objects in the store, without a source. It is called before any source may run. Clusters that
+// had begun to leave continue to leave.
 func (c *Clusters[T]) recall(marks map[string]mark) {
 	c.roster.mu.Lock()
 	defer c.roster.mu.Unlock()
@@ -125,13 +125,13 @@ func (c *Clusters[T]) recall(marks map[string]mark) {
 	}
 }
 
-// Engage reads a cluster from now on. It makes no request itself and does not block. It may be called at any time, also before
-// Run and in a watcher's callback. The first objects come with OriginInitial, also after the informer has synced. A cluster
-// that cannot be read is tried again and again, until it leaves: Health and Options.ErrorHandler have the reason.
+// Engage makes the informer read a cluster from now on. Engage itself makes no request and does not block. It may be called at any
+// time, also in a watcher's callback. The cluster's first objects come with OriginInitial, even if the informer has synced. If the
+// cluster cannot be read, the informer keeps trying until the cluster is disengaged. Health and Options.ErrorHandler get the reason.
 //
-// Engage returns an error if the name is engaged, empty or longer than 253 bytes, if it has a space, a character that
-// cannot be printed or "|", or if the source cannot be used. It returns ErrStopped once Run's ctx has ended. If the cluster has
-// just left, it is listed when that has been delivered.
+// Engage returns an error if the name is engaged, empty or longer than 253 bytes, if it has a space, a character that cannot be
+// printed or "|", or if the source cannot be used. Once Run's ctx has ended, it returns an error that wraps [ErrStopped]. If a
+// cluster of that name was just disengaged, the new one is listed when the old objects have left the store.
 func (c *Clusters[T]) Engage(name string, from ClusterSource) error {
 	s, err := c.scopeFor(name, from)
 	if err != nil {
@@ -147,12 +147,14 @@ func (c *Clusters[T]) Engage(name string, from ClusterSource) error {
 	return c.failed("Engage", name, err)
 }
 
-// Disengage stops reading a cluster. It does not wait for requests, and may be called at any time, also in a watcher's callback.
-// The events of the cluster that have arrived are delivered as usual, or dropped by LeaveSilently. left is closed when the store has none
-// of its objects. A watcher that is behind gets their deletes later, see [Registration.CatchUp]. left stays open if Run's ctx ends before.
-// Before Run, left is closed at once: if Options.Durable has objects of the cluster, Run engages it as one that only the store knows.
+// Disengage stops reading a cluster. It does not block, and may be called at any time, also in a watcher's callback. Events of the
+// cluster that have arrived are delivered as usual, unless leave is [LeaveSilently], which drops them. left is closed when the store
+// no longer has any object of the cluster. A watcher that is behind gets the deletes later, see [Registration.CatchUp]. If Run's ctx
+// ends first, left stays open. Before Run, left is closed at once, even if Options.Durable has objects of the cluster: Run then
+// engages the cluster without a source, see DisengageStored.
 //
-// Disengage returns an error if leave is none of the constants, and one that wraps [ErrNotEngaged] if the cluster is not engaged.
+// Disengage returns an error if leave is not one of the constants, one that wraps [ErrNotEngaged] if the cluster is not engaged, and
+// one that wraps [ErrStopped] once Run's ctx has ended.
 func (c *Clusters[T]) Disengage(name string, leave Leave) (left <-chan struct{}, err error) {
 	if err := leave.check(); err != nil {
 		return nil, c.failed("Disengage", name, err)
@@ -167,10 +169,10 @@ func (c *Clusters[T]) Disengage(name string, leave Leave) (left <-chan struct{},
 	return s.left, c.failed("Disengage", name, c.become(name, s, nil))
 }
 
-// DisengageStored disengages the clusters that only Options.Durable knows, because nothing has engaged them since the start. Call it when
-// all clusters are engaged that are wanted. except has the names of clusters that stay nevertheless, such as those whose configuration
-// cannot be read. If the informer has not read its Durable yet, they leave as soon as it has. DisengageStored does not block, and may be called at
-// any time. It returns an error if leave is none of the constants, and ErrStopped once Run's ctx has ended.
+// DisengageStored disengages the clusters that have objects in Options.Durable but that Engage has not named since the start. Call it
+// when you have engaged all clusters that you want. Clusters in except stay, such as those whose configuration cannot be read now. If
+// Run has not read the Durable yet, the clusters leave as soon as it has. DisengageStored does not block, and may be called at any
+// time. It returns an error if leave is not one of the constants, and one that wraps [ErrStopped] once Run's ctx has ended.
 func (c *Clusters[T]) DisengageStored(leave Leave, except ...string) error {
 	if err := leave.check(); err != nil {
 		return fmt.Errorf("informer %s: DisengageStored: %w", c.opts.Name, err)
@@ -202,14 +204,14 @@ func (c *Clusters[T]) DisengageStored(leave Leave, except ...string) error {
 	return nil
 }
 
-// Replace reads an engaged cluster from another source, such as one with new credentials. It does not block.
+// Replace makes the informer read an engaged cluster from another source, such as one with new credentials. It does not block.
 //
-// If both sources have the same UID, which is not "", the informer continues at the version that it has reached: no event is missed,
-// and nothing is listed unless a list was under way. Otherwise the objects of the old cluster leave, as deletes with OriginLeft, and those of
-// the new one are listed.
+// If both sources have the same UID, not "", the informer continues at the version that it has reached. No event is missed, and
+// nothing is listed unless a list was under way. Otherwise the objects of the old cluster come as deletes with OriginLeft, and then
+// the new cluster is listed.
 //
-// Replace returns an error that wraps [ErrNotEngaged] if the cluster is not engaged, and an error if the source cannot be used.
-// Then the informer continues with the old one. It returns ErrStopped once Run's ctx has ended.
+// Replace returns an error that wraps [ErrNotEngaged] if the cluster is not engaged, one that wraps [ErrStopped] once Run's ctx has
+// ended, and another error if the source cannot be used. After an error, the informer continues with the old source.
 func (c *Clusters[T]) Replace(name string, from ClusterSource) error {
 	s, err := c.scopeFor(name, from)
 	if err != nil {
@@ -225,13 +227,14 @@ func (c *Clusters[T]) Replace(name string, from ClusterSource) error {
 	return c.failed("Replace", name, err)
 }
 
-// Move reads an engaged cluster from a source that delivers the same objects in another form, such as another version of their API,
-// in which the resourceVersions are the same. It does not block. The source is listed, and the contents of the objects are compared: one
-// that differs comes as an update with OriginRelist, one that is equal causes no event, and one that the list lacks is deleted. Until the list
-// is complete, the store has the objects in the form in which they came last.
+// Move makes the informer read an engaged cluster from a source with the same objects in another form, such as another version of
+// their API. The resourceVersions must be the same in both forms. Move does not block. The informer lists the new source and compares
+// the contents of the objects. An object that differs comes as an update with OriginRelist, an equal one causes no event, and one
+// that the list lacks is deleted. Until the list is complete, the store has some objects in the old form.
 //
-// The cluster keeps the UID with which it was engaged, so from.UID does not count. Over Options.Durable, that UID should differ from one start
-// to the next if the form may: then each start lists. Move returns an error in the cases in which Replace does.
+// Move ignores from.UID: the cluster keeps the UID with which it was engaged. If the form may differ from one start to the next over
+// Options.Durable, engage the cluster with a different UID at each start, so that each start lists. Move returns the same errors as
+// Replace.
 func (c *Clusters[T]) Move(name string, from ClusterSource) error {
 	s, err := c.scopeFor(name, from)
 	if err != nil {
@@ -251,7 +254,8 @@ func (c *Clusters[T]) Move(name string, from ClusterSource) error {
 	return c.failed("Move", name, err)
 }
 
-// read reads a cluster as s from now on. If old reads the same cluster, it continues with the source of s. The caller holds roster.mu.
+// read makes s the scope of a cluster. If old reads the same cluster, old stays and continues with the source of s. The caller holds
+// roster.mu.
 func (c *Clusters[T]) read(name string, old, s *scope) error {
 	switch {
 	case channel.Closed(c.stopped):
@@ -265,7 +269,7 @@ func (c *Clusters[T]) read(name string, old, s *scope) error {
 	return c.become(name, old, s)
 }
 
-// scopeFor returns the scope of a cluster that is to be engaged.
+// scopeFor returns a new scope for a cluster, or an error if the name or the source cannot be used.
 func (c *Clusters[T]) scopeFor(name string, from ClusterSource) (*scope, error) {
 	if err := checkClusterName(name); err != nil {
 		return nil, err
@@ -288,7 +292,7 @@ func (c *Clusters[T]) scopeFor(name string, from ClusterSource) (*scope, error) 
 	return s, nil
 }
 
-// become replaces the source of a cluster, which either side may lack. The caller holds roster.mu.
+// become replaces the scope gone of a cluster by come. Either may be nil. The caller holds roster.mu.
 func (c *Clusters[T]) become(name string, gone, come *scope) error {
 	set := slices.Clone(c.gate.scopes())
 	var comes, leaves []*scope
@@ -317,7 +321,7 @@ func (c *Clusters[T]) become(name string, gone, come *scope) error {
 
 func (c *Clusters[T]) scope(name string) (*scope, bool) { return c.roster.scope(name) }
 
-// scope returns a cluster that is engaged.
+// scope returns the scope of an engaged cluster, or false if no cluster of that name is engaged.
 func (r *roster) scope(name string) (*scope, bool) {
 	s, ok := r.engaged.Load(name)
 	if !ok {
@@ -348,7 +352,7 @@ func checkClusterName(name string) error {
 	return nil
 }
 
-// Engaged returns the names of the clusters that are engaged, in the order in which they were. It does not block.
+// Engaged returns the names of the engaged clusters, in the order in which they were engaged. It does not block.
 func (c *Clusters[T]) Engaged() []string {
 	var names []string
 	for _, s := range c.gate.scopes() {
@@ -357,16 +361,16 @@ func (c *Clusters[T]) Engaged() []string {
 	return names
 }
 
-// SyncedIn reports whether the first list of a cluster is in the store, so that an object which Get of [Clusters.In] does not
-// find does not exist there. It does not block. For a cluster that is not engaged, it returns false.
+// SyncedIn reports whether the first list of a cluster is in the store. If so, an object that Get of [Clusters.In] does not find does
+// not exist in the cluster. SyncedIn does not block. For a cluster that is not engaged, it returns false.
 func (c *Clusters[T]) SyncedIn(cluster string) bool {
 	s, ok := c.scope(cluster)
 	return ok && s.listed.Load()
 }
 
-// WaitForSyncIn blocks until the first list of a cluster is in the store. It returns nil at once if it is, a *SyncError if ctx or the
-// informer ends first, and an error that wraps [ErrNotEngaged] if the cluster is not engaged or leaves. It may be called before Run, but
-// not in a watcher's callback.
+// WaitForSyncIn blocks until the first list of a cluster is in the store, and then returns nil. It returns a *SyncError if ctx or the
+// informer ends first, and an error that wraps [ErrNotEngaged] if the cluster is not engaged or is disengaged meanwhile. It may be
+// called before Run, but not in a watcher's callback.
 func (c *Clusters[T]) WaitForSyncIn(ctx context.Context, cluster string) error {
 	s, ok := c.scope(cluster)
 	if !ok {
@@ -389,8 +393,8 @@ func (c *Clusters[T]) WaitForSyncIn(ctx context.Context, cluster string) error {
 	}
 }
 
-// WaitForVersionIn is [CustomCacheInformer.WaitForVersion] for a cluster of an informer that [NewOverClusters] has made. It
-// returns an error that wraps [ErrNotEngaged] if the cluster is not engaged or leaves.
+// WaitForVersionIn waits like [CustomCacheInformer.WaitForVersion], for one cluster of a [Clusters]. It also returns an error that
+// wraps [ErrNotEngaged] if the cluster is not engaged, or is disengaged meanwhile.
 func (i *CustomCacheInformer[T]) WaitForVersionIn(ctx context.Context, cluster, version string) error {
 	s, ok := i.roster.scope(cluster)
 	if !ok {
@@ -399,8 +403,8 @@ func (i *CustomCacheInformer[T]) WaitForVersionIn(ctx context.Context, cluster, 
 	return i.waitForVersion(ctx, s, version)
 }
 
-// ServerVersionIn is [CustomCacheInformer.ServerVersion] for a cluster of an informer that [NewOverClusters] has made. It
-// returns an error that wraps [ErrNotEngaged] if the cluster is not engaged.
+// ServerVersionIn works like [CustomCacheInformer.ServerVersion], for one cluster of a [Clusters]. It also returns an error that
+// wraps [ErrNotEngaged] if the cluster is not engaged.
 func (i *CustomCacheInformer[T]) ServerVersionIn(ctx context.Context, cluster string) (string, error) {
 	s, ok := i.roster.scope(cluster)
 	if !ok {
@@ -410,10 +414,10 @@ func (i *CustomCacheInformer[T]) ServerVersionIn(ctx context.Context, cluster st
 	return version, i.failed("ServerVersionIn", cluster, err)
 }
 
-// In returns what the informer knows of one cluster. It does not block, and may be kept: its methods see the cluster at the time of
-// their call. While the cluster is not engaged, Get, List and ByIndex return an error that wraps [ErrNotEngaged], and All yields
-// nothing. Before the first list of the cluster is in the store, it may seem to have fewer objects than it has, or after
-// [Clusters.Replace] those of the cluster before: see WaitForSyncIn.
+// In returns a Reader of the objects of one cluster. In does not block. The Reader may be kept: each of its methods reads the cluster
+// at the time of the call. While the cluster is not engaged, Get, List and ByIndex return an error that wraps [ErrNotEngaged], and
+// All yields nothing. Before the first list of the cluster is in the store, the Reader may find only some of its objects, or after
+// [Clusters.Replace] those of the old cluster: see WaitForSyncIn.
 func (c *Clusters[T]) In(cluster string) Reader[T] { return clusterReader[T]{c, cluster} }
 
 type clusterReader[T Object] struct {
@@ -421,7 +425,8 @@ type clusterReader[T Object] struct {
 	cluster string
 }
 
-// engaged calls read, and returns an error unless the cluster is engaged before and after that.
+// engaged calls read and returns its error. If the cluster was not engaged before the call, or no longer after it, engaged returns an
+// error that wraps ErrNotEngaged.
 func (r clusterReader[T]) engaged(read func() error) error {
 	before, engaged := r.of.scope(r.cluster)
 	err := read()
@@ -431,7 +436,7 @@ func (r clusterReader[T]) engaged(read func() error) error {
 	return err
 }
 
-// in returns the cluster in a state that take returns.
+// in returns the part of one cluster of the snapshot that take returns.
 func (r clusterReader[T]) in(take func() *memory.Snapshot) (s *Snapshot[T], err error) {
 	err = r.engaged(func() error { s = r.of.shown(take()).In(r.cluster); return nil })
 	return s, err

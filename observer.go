@@ -6,43 +6,42 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Observer is a set of functions that an informer calls as it works, for metrics, traces and
-// tests. A nil function is not called and costs nothing. The others are called from the
-// informer's own goroutines, several at a time, while none of its locks is held. The informer
-// waits until they return, so they must not block, and must not wait for the informer. The zero
-// value is ready to use. [Tee] joins several observers.
+// Observer is a set of functions that an informer calls as it works, for metrics, traces and tests. A
+// nil function is not called and costs nothing. The others are called from the informer's own
+// goroutines, several at a time, without any of its locks. The informer waits until they return, so
+// they must not block, and must not wait for the informer. The zero value is ready to use. [Tee]
+// combines several observers.
 //
-// To count waiting events or changes, call Health from time to time instead.
+// To measure how many events or changes wait, call Health from time to time instead.
 type Observer struct {
-	// List is called when a LIST request was answered or has failed, once for each page of a
-	// list.
+	// List is called when a LIST request was answered or has failed. Each page of a list is a request.
 	List func(ListInfo)
-	// Watch is called when a watch has ended, or could not be opened.
+	// Watch is called when a watch has ended or could not be opened.
 	Watch func(WatchInfo)
-	// Store is called after each attempt to get, add, update or delete an object. It is also
-	// called after each call that the apply loop makes of a method of a Durable.
+	// Store is called after each attempt to get, add, update or delete an object, or to put or remove an object of a [Sink]. Over
+	// a Durable it is also called after each other call that the apply loop makes. The informer's own store has one call for each
+	// batch of changes.
 	Store func(StoreInfo)
-	// Apply is called for each event when its change is in the store and the event is about to
-	// be delivered to every watcher.
+	// Apply is called for each event when its change is in the store. The watchers get the event at
+	// about the same time.
 	Apply func(ApplyInfo)
-	// Handled is called after each call of a watcher, except if the call returned the error of
-	// its ctx after this ctx had ended: such an event counts as not delivered.
+	// Handled is called after each call of a watcher, except if the call returned the error of its ctx
+	// after that ctx had ended. Such an event counts as not delivered.
 	Handled func(HandledInfo)
-	// Merged is called when waiting events of a watcher were merged or have become void, with how many will not
-	// be delivered. WatcherStats.Merged counts the same events.
+	// Merged is called when waiting events of a watcher were merged or dropped. Events of the BacklogInfo is
+	// how many events are not delivered because of that. WatcherStats.Merged counts the same events.
 	Merged func(BacklogInfo)
-	// Lagging is called when a watcher has fallen behind by more than
-	// WatcherOptions.MaxBacklog, so that events were merged, and again when the watcher has
-	// caught up, with how many events wait. It is not called with Workers or Retry, where events are
-	// always merged.
+	// Lagging is called when more than WatcherOptions.MaxBacklog events have waited for a watcher and
+	// were merged, and again when the watcher has caught up. Events of the BacklogInfo is how many
+	// events wait now. It is not called with Workers or Retry, where waiting events are always merged.
 	Lagging func(BacklogInfo)
-	// Undelivered is called when the informer has stopped, for each watcher that did not get
-	// all events, with how many it did not get.
+	// Undelivered is called when the informer has stopped, for each watcher that did not get all
+	// events. Events of the BacklogInfo is how many it did not get.
 	Undelivered func(BacklogInfo)
 }
 
-// ListInfo describes a LIST request that has ended. A request for one object (limit=1) counts, too:
-// after a failure and at a start over a Durable, it asks how far the server is.
+// ListInfo describes a LIST request that has ended. It may be a request for one object (limit=1), with
+// which the informer asks for the version of the server, after a failure or at a start over a Durable.
 type ListInfo struct {
 	Informer  string        // Options.Name
 	Namespace string        // as in WatchError
@@ -63,10 +62,10 @@ type WatchInfo struct {
 	Err       error         // why the watch could not be opened, or why it ended
 }
 
-// StoreInfo describes one attempt at an operation on the store. If a Durable refuses an Apply
-// of several changes, the StoreInfo of that call has no Err. The changes are then applied in
-// smaller calls, and those that are refused by themselves are reported. The informer's own store
-// makes one "apply" of each batch of changes, which cannot fail, and its reads are not reported.
+// StoreInfo describes one attempt at an operation on the store. If a Durable refuses an Apply of
+// several changes, the StoreInfo of that call has no Err. The informer then applies the changes in
+// smaller calls, and Err is set when a single change is refused. The informer's own store has one
+// "apply" for each batch of changes, which cannot fail. Its reads are not reported.
 type StoreInfo struct {
 	Informer string // Options.Name
 	Op       string // as in StoreError
@@ -76,14 +75,14 @@ type StoreInfo struct {
 	Failures int // failures in a row, this one included; 0 if Err is nil
 }
 
-// ApplyInfo describes one event that is about to be delivered.
+// ApplyInfo describes one event whose change is in the store.
 type ApplyInfo struct {
 	Informer string // Options.Name
 	Key      string // the key in the store
 	Type     EventType
 	Origin   Origin
-	// Lag is the time from the arrival of the change until it was stored. It is 0 for a
-	// delete that a relist has found.
+	// Lag is the time from the arrival of the change until it was applied to the store. It is 0 for a
+	// delete that the source did not send, such as one that a relist has found.
 	Lag time.Duration
 }
 
@@ -101,7 +100,7 @@ type HandledInfo struct {
 	GaveUp   bool // the event will not be tried again
 }
 
-// BacklogInfo describes the events that wait for a watcher.
+// BacklogInfo describes how far a watcher is behind.
 type BacklogInfo struct {
 	Informer string // Options.Name
 	Watcher  string // WatcherOptions.Name
@@ -109,8 +108,8 @@ type BacklogInfo struct {
 	Lagging  bool   // the watcher has fallen behind; only for Observer.Lagging
 }
 
-// Tee returns an Observer that calls all of observers, in their order. Nil observers are left
-// out. A function that none of them has costs nothing.
+// Tee returns an Observer whose functions call those of all observers, in their order. Nil observers
+// are ignored. A function that none of them has is nil and costs nothing.
 func Tee(observers ...*Observer) *Observer {
 	return &Observer{
 		List:        tee(observers, func(o *Observer) func(ListInfo) { return o.List }),

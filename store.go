@@ -11,111 +11,110 @@ import (
 )
 
 // Durable is a store that outlives the process, for Options.Durable. An informer over it starts from
-// the state of the store. It does not list the objects that the store has already, and it misses no
-// delete, neither across a restart nor across a crash.
+// the state of the store. It continues the watch instead of listing if the server still has the
+// changes, and it misses no delete, neither across a restart nor across a crash.
 //
-// The informer gives each object its key. The store keeps the object under that key and does not
-// make keys of its own: two keys may have objects with the same namespace and name.
+// The informer chooses the key of each object. The store must keep the object under that key, and must
+// not compute keys itself: objects under two keys may have the same namespace and name.
 //
-// Besides the objects that Get and Scan return, such a store keeps a bookmark and tombstones.
-// The bookmark is a resourceVersion, or "". If it is not "", the objects are exactly the state of
-// the source at that version. For an informer over several namespaces, it is a JSON object with the
-// resourceVersion of each, and over clusters also with their UIDs. The store need not understand it. A tombstone is a deleted object whose
-// delete some watcher may not have been given. Several tombstones may have the same key, with
-// different UIDs, or the same UID, with different keys.
+// Besides the objects that Get and Scan return, such a store keeps a bookmark and tombstones. The bookmark is a text that the store need
+// not understand: a resourceVersion at which the objects are exactly the state of the source, or "" if there is no such version. For an
+// informer over several namespaces, it is a JSON object with the resourceVersion of each, and over clusters also with their UIDs. A
+// tombstone is a deleted object whose delete some watcher may not have handled. Several tombstones may have the same key and different
+// UIDs, or the same UID and different keys.
 //
-// While an informer runs, the store is its own: two informers would delete each other's objects.
-// So Run returns an error if another informer of the process runs over the same value. The
-// informer changes the store by Apply and Forget alone, from one goroutine. All methods may be
-// called while others are under way. A Scan may see a part of an Apply. After an error, the call may
-// or may not have taken effect: the informer makes the same call again until it succeeds. A method whose ctx
-// ends returns the error of the ctx, or its whole result, never a shorter one.
+// While an informer runs, nothing else may change the store: two informers would delete each other's
+// objects. So Run returns an error if another informer of the process runs over the same value. The informer
+// changes the store only by Apply and Forget, from one goroutine at a time. All methods may be called while
+// others are under way. A Scan may see a part of an Apply. A call that returns an error may have taken
+// effect or not: the informer makes the same call again until it succeeds. If its ctx ends, a method must
+// return the error of the ctx or its whole result, never a part of it.
 //
 // The informer does not close the store. Close it when Run has returned.
 //
-// A crash may lose the last calls. Then objects, bookmark and tombstones must all be those of
-// one moment, after some earlier call. This has a limit: an object that only the lost calls
-// had stored, and that was deleted before the next start, gets no delete event if that start
-// has to list. If the next start watches from the older bookmark, watchers get its add and
-// its delete.
+// A crash may lose the last calls. Then objects, bookmark and tombstones must all be as they were after
+// one earlier call. In this case one delete may be missed: that of an object which only the lost calls
+// had stored, and which was deleted before the next start, if that start has to list. If the next start
+// continues the watch from the older bookmark, watchers get the add and the delete.
 //
-// A Durable may also be a [DurableIndexer]. One that accepts objects of one type only may have a
-// method ObjectType() reflect.Type, which returns that type and does not block: [New] then refuses
-// the store for an informer of another type. Package storetest checks all of this, except the effect
-// of killing the process in the middle of a call.
+// A Durable may also be a [DurableIndexer]. A store for objects of only one type may have a method
+// ObjectType() reflect.Type, which returns that type and must not block: [New] then returns an error
+// for an informer of another type. Package storetest checks all of this, except what happens if the
+// process is killed during a call.
 type Durable interface {
-	// Get returns the object under a key, or nil and false if there is none. It is called from any
+	// Get returns the object under a key, or nil and false if there is none. It may be called from any
 	// goroutine.
 	Get(ctx context.Context, key string) (obj AnyObject, exists bool, err error)
 
-	// Scan returns up to limit objects with their keys, in the order of their keys (as strings are
-	// compared): those with the lowest keys that come after the key after. With after "" it begins
-	// at the first object. An empty result means that no objects are left. limit is at least 1.
+	// Scan returns up to limit objects with their keys: those with the lowest keys that are greater
+	// than after, sorted by key as Go compares strings. If after is "", it begins at the first object.
+	// An empty result means that no objects are left. limit is at least 1.
 	//
-	// Each call sees some state of the time of the call, perhaps a later one than the call
-	// before. Scan is called from any goroutine. Between calls it should hold nothing that a
-	// write would wait for.
+	// Each call may see a later state than the call before. Scan may be called from any goroutine.
+	// Between calls it should hold no lock or transaction for which a write would have to wait.
 	Scan(ctx context.Context, after string, limit int) ([]Entry, error)
 
 	// Resume returns the bookmark, or "" if there is none.
 	Resume(ctx context.Context) (bookmark string, err error)
 
-	// Apply makes the changes, in their order, and sets the bookmark, in one atomic step: at
-	// whatever moment the process ends, afterwards all of it has happened or nothing. There may
-	// be no changes, or several of one key. Objects must not be changed.
+	// Apply makes the changes, in their order, and sets the bookmark, in one atomic step: whenever the
+	// process ends, either all of this has happened or nothing. There may be no changes, or several for
+	// one key. Apply must not change the objects.
 	//
-	// An error that wraps ErrPermanent means that nothing has happened, neither now nor in an
-	// earlier attempt at the same call, and that another attempt cannot help. The informer then
-	// applies the changes in halves, and halves of these, to find the one that the store refuses.
+	// An error that wraps ErrPermanent means that neither this call nor an earlier attempt at it has
+	// changed anything, and that another attempt cannot help. The informer then applies each half of
+	// the changes by itself, and so on, to find the change that the store refuses.
 	Apply(ctx context.Context, changes []Change, bookmark string) error
 
 	// Tombstones returns all tombstones with their keys, in any order.
 	Tombstones(ctx context.Context) ([]Entry, error)
 
-	// Forget removes tombstones, by key and UID, in one step or in several. Tombstones that do
-	// not exist are not an error.
+	// Forget removes the tombstones with these keys and UIDs, in one step or in several. It ignores
+	// tombstones that do not exist.
 	Forget(ctx context.Context, tombstones map[string][]types.UID) error
 }
 
-// Entry is an object with the key under which a [Durable] keeps it.
+// Entry is an object and the key under which a [Durable] keeps it.
 type Entry struct {
 	Key    string
 	Object AnyObject
 }
 
-// Change is a change of a [Durable].
+// Change is one change to the objects of a [Durable], see [Durable.Apply].
 type Change struct {
-	// Entry is an object to be stored under its key, whether or not the store has that key.
+	// Entry is an object to be stored under its key. It replaces the object that the store may have
+	// there.
 	Entry
-	// Delete removes the object under the key instead, if there is one. In any case it keeps Object
-	// as a tombstone, by key and UID, and replaces a tombstone with the same key and UID. Object is
-	// the one that Get would return at that moment, also if the watch has sent a later state of it.
+	// Delete means that the object under the key, if any, must be removed instead. In any case the
+	// store must keep Object as a tombstone, by key and UID. It replaces a tombstone with the same key
+	// and UID. Object is the object that Get would return at that moment, even if the watch has sent a
+	// later state.
 	Delete bool
-	// NoTombstone has Delete keep no tombstone: the object leaves without a delete for watchers. A tombstone that the store
-	// has stays.
+	// NoTombstone means that Delete must not keep a tombstone: watchers get no delete of this object. A tombstone that the
+	// store has already stays.
 	NoTombstone bool
 }
 
-// DurableIndexer is an optional interface of a [Durable] that keeps indexes itself. At the start the
-// informer then need not read all objects to index them in memory.
+// DurableIndexer is an optional interface for a [Durable] that keeps indexes itself. The informer then
+// need not read all objects at the start to index them in memory.
 type DurableIndexer interface {
 	Durable
 
-	// GetIndexers returns the indexes that the store has, by name.
+	// GetIndexers returns the index functions that the store has, by name.
 	GetIndexers() cache.Indexers
 
-	// AddIndexers adds indexes, and blocks until they have all stored objects. It returns an error,
-	// and adds none, if a name is taken. [New] calls it with the indexes of the options and an index by
-	// namespace, unless the store has that one already. The functions return no error.
+	// AddIndexers adds indexes, and blocks until all stored objects are in them. If a name is taken, it
+	// must return an error and add none. [New] calls it with the indexes of the options and an index by
+	// namespace, unless the store has that one already. The functions that New passes return no error.
 	AddIndexers(indexers cache.Indexers) error
 
-	// ByIndex returns the objects for which the index function of that name returned value, with
-	// their keys, in any order. It returns an error if there is no such index. It is called from any
+	// ByIndex returns the objects for which the index function called name returned value, with their
+	// keys, in any order. It returns an error if there is no such index. It may be called from any
 	// goroutine.
 	ByIndex(ctx context.Context, name, value string) ([]Entry, error)
 }
 
-// keyed is a Durable as package index and package tombstone read it.
+// keyed adapts a Durable to what packages index and tombstone read.
 type keyed struct{ Durable }
 
 func (k keyed) Get(ctx context.Context, key string) (obj any, exists bool, err error) {
@@ -132,7 +131,7 @@ func (k keyed) Tombstones(ctx context.Context) (object.Entries, error) {
 	return entriesOf(entries), err
 }
 
-// indexed is a DurableIndexer as package index reads it.
+// indexed adapts a DurableIndexer to what package index reads.
 type indexed struct {
 	keyed
 	store DurableIndexer
@@ -146,7 +145,7 @@ func (x indexed) ByIndex(ctx context.Context, name, value string) (object.Entrie
 	return entriesOf(entries), err
 }
 
-// scanOf returns how the informer reads its store.
+// scanOf returns an index.Scan that reads durable, or store if durable is nil.
 func scanOf(store cache.Store, durable Durable) index.Scan {
 	if durable == nil {
 		return index.NewScan(store)
@@ -164,22 +163,24 @@ func entriesOf(entries []Entry) (es object.Entries) {
 	return es
 }
 
-// Sink takes the objects of a resource. It is for a program that turns them into something else, such as metrics, an
-// index or the rows of a database, and does not need the objects themselves. [NewSink] fills one.
+// Sink receives the objects of a resource. It is for a program that turns them into something else, such as metrics,
+// an index or the rows of a database, and does not need the objects themselves. [NewSink] returns an informer that
+// fills one.
 //
-// The informer makes one call at a time, from one goroutine, and the calls for an object are in the order of its changes.
-// A call that returns an error is repeated, with growing pauses, until it returns nil, its error wraps [ErrPermanent],
-// or the informer stops. Meanwhile the objects behind it wait. An error does not show whether the call took effect. So a call may
-// come again after it has worked.
+// The informer makes one call at a time, from one goroutine, and calls for an object in the order of its changes. If a call
+// returns an error, the informer repeats it, with growing pauses, until the call returns nil or an error that wraps
+// [ErrPermanent], or the informer stops. Meanwhile all later objects wait. A call that returned an error may have taken effect,
+// so a Sink must accept the same call again.
 //
-// A list that follows a failure of the watch empties nothing: the informer puts what has changed, and removes what is gone.
-// If Put refuses a state with ErrPermanent, the last one that was put stays until the next. If Remove refuses, it is called again
-// after the next list. The informer counts both in Health.
+// When the informer lists again after a failure of the watch, it puts only what has changed, and removes what is gone. If Put
+// returns ErrPermanent for a state, the sink keeps the state before until the next one. If Remove does, it is called again after
+// the next list. Health.Refused counts both.
 type Sink[T Object] interface {
-	// Put takes an object that is new or has changed. key is its namespace and name, such as "default/shop". Put may keep
-	// the object, and must not change it. ctx ends when the informer stops.
+	// Put is called for an object that is new or has changed. key is its namespace and name, such as "default/shop", or
+	// only the name if the object has no namespace. Put may keep the object, but must not change it. ctx ends when the
+	// informer stops.
 	Put(ctx context.Context, key string, obj T) error
-	// Remove takes the key and the UID of an object that is gone. If another object was created under the key meanwhile, Remove
-	// comes before its Put.
+	// Remove is called for an object that is gone. uid is the UID of that object. If another object was created under the key
+	// meanwhile, Remove is called before Put for that one.
 	Remove(ctx context.Context, key string, uid types.UID) error
 }
