@@ -25,63 +25,60 @@ import (
 	"github.com/customcacheinformer/informer/share"
 )
 
-// ClientGo makes informers in client-go's shape, for a program that keeps its handlers, listers and
-// factories, or its controller-runtime manager. It has one line to change:
+// ClientGo makes informers that implement client-go's interfaces, for a program that keeps its handlers,
+// listers and factories, or its controller-runtime manager. Such a program has one line to change:
 //
 //	informer.ClientGo{}.NewSharedIndexInformer(lw, &corev1.Pod{}, resync, indexers) // was cache.NewSharedIndexInformer
 //	cache.Options{NewInformer: informer.ClientGo{}.NewSharedIndexInformer}          // for a manager
 //
-// The zero value is ready to use. An informer that [New] has made has the method
+// The zero value is ready to use. If you have an informer of [New], call
 // [CustomCacheInformer.SharedIndexInformer] instead.
 type ClientGo struct {
-	// Options returns the options of an informer. Each time an informer is made, it is called with the
-	// example, in the caller's goroutine. The Indexers and Fields of the options are added to the requested ones
-	// (a path is checked for the type of the example), and their Transform comes before that of SetTransform. An empty Name becomes the example's kind.
-	// QueueAuto becomes RealFIFO, which keeps the order of events as client-go's informers do. Nil means
-	// default options.
+	// Options returns the options of an informer. NewSharedIndexInformer calls it with the example, in the caller's goroutine. The Indexers and Fields
+	// of the options are added to the requested indexers; Fields must fit the type of the example. The Transform of the options is called before that
+	// of SetTransform. An empty Name becomes the example's kind. QueueAuto becomes QueueRealFIFO, which keeps the order of events as client-go's
+	// informers do. Nil means default options.
 	//
-	// controller-runtime makes an informer for each kind, namespace and form of object. For unstructured
-	// objects the example is an *unstructured.Unstructured. For metadata only it is a
-	// *metav1.PartialObjectMetadata. Both have the kind. The example does not show the namespace.
+	// controller-runtime makes separate informers for typed objects, unstructured objects and metadata, for
+	// each kind and namespace. The example then is a typed object, an *unstructured.Unstructured or a
+	// *metav1.PartialObjectMetadata. The latter two have the kind set. The example does not show the
+	// namespace.
 	//
-	// If Options returns an error, or options that cannot be used, the informer never syncs. Its lists
-	// fail with that error, which goes to the options' ErrorHandler, or the log.
+	// If Options returns an error, or options that cannot be used, the informer never syncs. Its lists fail
+	// with that error, which goes to the ErrorHandler of the options, or of Group, or to the log.
 	Options func(example runtime.Object) (Options[AnyObject], error)
 
-	// Share is Options.Share for the informers whose options have none, such as share.New(). An informer
-	// transforms an object before it shares it, also if a factory or a manager has set the transform. See
-	// package share for the programs in which sharing is safe. Nil shares nothing.
+	// Share is the Options.Share of the informers whose options have none, such as share.New(). An informer
+	// shares an object after all transforms, including that of a factory or a manager. See package share for
+	// the programs in which sharing is safe. Nil means no sharing.
 	Share *share.Table
 
-	// Lists is Options.Lists for the informers whose options have none. Defaults to the limit of Group.
+	// Lists is the Options.Lists of the informers whose options have none. Defaults to the limit of Group,
+	// and without a Group to no limit.
 	Lists *ListLimit
 
-	// Group shows the informers, which others run, such as a manager. They have the group's Observer
-	// and ErrorHandler, and its limit of lists, unless their options have others. Health, Ready and Live of the group include
-	// them until they stop, and so does the page of package debug. They are not members: Run and
-	// WaitForSync of the group ignore them. Until it has made an informer, the group is not ready, if it
-	// has no member: see MayBeEmpty of [Group]. Nil means no group.
+	// Group is a group that shows the informers, although a manager or a factory runs them. Unless their options have others,
+	// the informers use the group's Observer, ErrorHandler and Lists. Until they stop, they are part of Health, Ready and
+	// Live of the group, and of the page of package debug. They are not members: Run and WaitForSync of the group ignore
+	// them. A group without members is not ready until the first informer is made, see Group.MayBeEmpty. Nil means no group.
 	Group *Group
 }
 
-// NewSharedIndexInformer takes the place of client-go's function of that name. It returns a
-// cache.SharedIndexInformer that is this library's [CustomCacheInformer] inside. It behaves as
-// client-go's does, except for the differences in docs/differences-from-client-go.md. It has the
-// shape that controller-runtime's cache.Options.NewInformer asks for. A function given to a
-// SharedInformerFactory's InformerFor may call it. It does not block, and may be called from any
-// goroutine.
+// NewSharedIndexInformer replaces client-go's function of that name. It returns a cache.SharedIndexInformer
+// that uses a [CustomCacheInformer] of this library. The result behaves as client-go's does, except for the
+// differences in docs/differences-from-client-go.md. It may be used as controller-runtime's
+// cache.Options.NewInformer, and in a function given to the InformerFor of a SharedInformerFactory. It does
+// not block, except in Options, and may be called from any goroutine.
 //
-// It panics if lw is nil or cannot list and watch, because it has no error to return. resync is
-// the resync period of handlers that have none of their own; if it is 0, no handler is
-// resynced. The type of example is the type of the source's objects; a nil example allows any
-// type. Index functions are called while the store is locked and must not call the informer, as
-// with client-go's. The informer logs, also its failures, with the logger of the ctx given to
-// RunWithContext.
+// NewSharedIndexInformer panics if lw is nil or cannot list and watch, because it cannot return an error.
+// resync is the resync period of handlers that have none of their own; if it is 0, no handler is resynced.
+// The source's objects must have the type of example; if example is nil, they may have any type. Index
+// functions are called while the store is locked and must not call the informer, as with client-go's. The
+// informer logs with the logger of the ctx given to RunWithContext.
 //
-// The result has two more methods, which a type assertion finds: Health() [Health] and
-// WaitForSync(context.Context) error. They are those of CustomCacheInformer. A factory's typed
-// accessors wrap the result and hide these methods. The factory's InformerFor returns the
-// result itself.
+// The result also has the methods Health() [Health] and WaitForSync(context.Context) error of
+// CustomCacheInformer. Use a type assertion to call them. A factory's InformerFor returns the result itself,
+// but a factory's typed accessors wrap it and hide these methods.
 func (c ClientGo) NewSharedIndexInformer(lw cache.ListerWatcher, example runtime.Object, resync time.Duration, indexers cache.Indexers) cache.SharedIndexInformer {
 	if err := checkSource(lw); err != nil {
 		panic(fmt.Errorf("informer: %w", err))
@@ -93,8 +90,8 @@ func (c ClientGo) NewSharedIndexInformer(lw cache.ListerWatcher, example runtime
 	return s
 }
 
-// construct returns an informer with the options of c. If they cannot be had or used, it returns an
-// informer whose lists fail with the reason.
+// construct returns an informer with the options of c. If c.Options returns an error, or options that cannot
+// be used, it returns an informer whose lists fail with that error.
 func (c ClientGo) construct(lw cache.ListerWatcher, example runtime.Object, resync time.Duration, indexers cache.Indexers) *sharedIndexInformer[AnyObject] {
 	var opts Options[AnyObject]
 	var err error
@@ -145,7 +142,7 @@ func newShared(lw cache.ListerWatcher, example runtime.Object, resync time.Durat
 	return newView(inf, resync), nil
 }
 
-// refusal returns a source whose requests all fail with err.
+// refusal returns a source that answers every request with err.
 func refusal(err error) cache.ListerWatcher {
 	return &cache.ListWatch{
 		ListWithContextFunc:  func(context.Context, metav1.ListOptions) (runtime.Object, error) { return nil, err },
@@ -153,8 +150,8 @@ func refusal(err error) cache.ListerWatcher {
 	}
 }
 
-// acceptLike returns a function that accepts objects of the example's type. For an
-// unstructured example, the kind must be the same too.
+// acceptLike returns a function that accepts only objects of the example's type, and for an unstructured
+// example only objects of its kind.
 func acceptLike(example runtime.Object) func(any) (AnyObject, error) {
 	want, kind := reflect.TypeOf(example), example.GetObjectKind().GroupVersionKind()
 	if _, ok := example.(runtime.Unstructured); !ok {
@@ -175,8 +172,8 @@ func acceptLike(example runtime.Object) func(any) (AnyObject, error) {
 	}
 }
 
-// bareObjectLike returns a function that makes objects with only a key and a UID, as
-// bareObject does, but of the example's type and kind.
+// bareObjectLike returns a function that works like bareObject, but makes objects of the example's type and
+// kind.
 func bareObjectLike(example runtime.Object) func(string, types.UID) AnyObject {
 	t, kind := reflect.TypeOf(example), example.GetObjectKind().GroupVersionKind()
 	return func(key string, uid types.UID) AnyObject {
@@ -195,17 +192,17 @@ func bareObjectLike(example runtime.Object) func(string, types.UID) AnyObject {
 // minResync is the shortest resync period of a handler, as in client-go.
 const minResync = time.Second
 
-// SharedIndexInformer returns the informer in the shape that client-go, its listers and
-// factories, and controller-runtime ask for. See [ClientGo] for its differences
-// from client-go's own. Each call returns the same value. It does not block and may be called
-// at any time. Handlers get the final state of an object only if it is deleted after the first
-// call of SharedIndexInformer. Before that, a delete comes with the state that the store had.
+// SharedIndexInformer returns the informer as a cache.SharedIndexInformer, for client-go's listers and
+// factories and for controller-runtime. See docs/differences-from-client-go.md for how it differs from
+// client-go's own. Each call returns the same value. It does not block and may be called at any time. For an
+// object that is deleted after the first call of SharedIndexInformer, handlers get the final state. For one
+// that is deleted before, they get the state that the store had.
 //
-// Handlers and watchers may be added side by side. Run of either informer may be called, but
-// not both. No handler is resynced, as with a client-go informer whose period is 0; use
-// WatcherOptions.ResyncPeriod instead. SetTransform adds to Options.Transform.
+// Handlers and watchers may be used together. Call Run of either informer, but not of both. Handlers are
+// never resynced, as with a client-go informer whose period is 0; use a watcher with
+// WatcherOptions.ResyncPeriod instead. A function given to SetTransform is called after Options.Transform.
 //
-// SharedIndexInformer panics for an informer of [NewOverClusters]: client-go's keys have no clusters.
+// SharedIndexInformer panics for an informer of [NewOverClusters], because client-go's keys have no clusters.
 func (i *CustomCacheInformer[T]) SharedIndexInformer() cache.SharedIndexInformer {
 	if i.gate.clusters {
 		panic(fmt.Errorf("informer %s: SharedIndexInformer: client-go's keys have no clusters", i.opts.Name))
@@ -263,8 +260,8 @@ func (s *sharedIndexInformer[T]) AddEventHandlerWithOptions(h cache.ResourceEven
 	return &registeredHandler[T]{s, l}, nil
 }
 
-// period returns the resync period of a handler that asks for one. It is 0 if the informer has
-// none, and otherwise at least minResync.
+// period returns the resync period of a handler that asks for one. It returns 0 if the informer has no resync
+// period, and otherwise at least minResync.
 func (s *sharedIndexInformer[T]) period(logger klog.Logger, asked time.Duration) time.Duration {
 	if asked <= 0 {
 		return 0
@@ -320,7 +317,7 @@ func (s *sharedIndexInformer[T]) SetWatchErrorHandlerWithContext(h cache.WatchEr
 	return s.failed("SetWatchErrorHandler", s.core.set(func() { s.core.watchErrorHandler = h }))
 }
 
-// failed returns err with the name of the informer and of the operation, and nil for nil.
+// failed adds the name of the informer and the operation to err. It returns nil if err is nil.
 func (s *sharedIndexInformer[T]) failed(op string, err error) error {
 	if err == nil {
 		return nil
@@ -343,14 +340,15 @@ func (s *sharedIndexInformer[T]) LastSyncResourceVersion() string {
 
 func (s *sharedIndexInformer[T]) IsStopped() bool { return channel.Closed(s.core.stopped) }
 
-// Health and WaitForSync are additions to client-go's interface; see ClientGo.NewSharedIndexInformer.
+// Health returns the state of the informer. Health and WaitForSync are not in client-go's interface, see
+// ClientGo.NewSharedIndexInformer.
 func (s *sharedIndexInformer[T]) Health() Health { return s.core.Health() }
 
 func (s *sharedIndexInformer[T]) WaitForSync(ctx context.Context) error {
 	return s.core.WaitForSync(ctx)
 }
 
-// GetController returns a controller that cannot be run. client-go documents it as useless, too.
+// GetController returns a controller that cannot be run: its Run does nothing.
 func (s *sharedIndexInformer[T]) GetController() cache.Controller { return sharedController[T]{s} }
 
 type sharedController[T Object] struct{ of *sharedIndexInformer[T] }
@@ -403,11 +401,11 @@ func (r *registeredHandler[T]) HasSyncedChecker() cache.DoneChecker {
 	return done{fmt.Sprintf("informer %s: handler %s", r.of.core.opts.Name, r.listener.opts.Name), r.listener.synced}
 }
 
-// ShutdownChan returns a channel that closes when the handler has returned for the last time.
+// ShutdownChan returns a channel that is closed when the handler has returned for the last time.
 // cache.ShutDownEventHandler of client-go 0.37 waits for it.
 func (r *registeredHandler[T]) ShutdownChan() <-chan struct{} { return r.listener.stopped }
 
-// removeFrom removes the handler. It does nothing if r belongs to another informer.
+// removeFrom removes the handler from informer. It does nothing if r belongs to another informer.
 func (r *registeredHandler[T]) removeFrom(informer any) {
 	if informer == any(r.of) {
 		r.of.core.processor.remove(r.listener)
@@ -422,16 +420,17 @@ type done struct {
 func (d done) Name() string          { return d.name }
 func (d done) Done() <-chan struct{} { return d.channel }
 
-// SinkInformer fills a [Sink]. It is a [Member] of a [Group]. It keeps no objects, so it has no readers, watchers or
-// indexes: of each object it knows the key, the UID and the resourceVersion. [NewSink] makes one.
+// SinkInformer fills a [Sink]. It can be a [Member] of a [Group]. It keeps only the key, the UID and the
+// resourceVersion of each object, so it has no readers, watchers or indexes. [NewSink] makes one. Its methods may be
+// called from any goroutine.
 type SinkInformer[T Object] struct{ core *CustomCacheInformer[T] }
 
-// NewSink returns an informer that gives the objects of a source to a sink. The source is one of [ListWatch], or any other
-// cache.ListerWatcher. NewSink makes no request; Run does. The sink should be empty: what it has from an earlier process is not
-// removed.
+// NewSink returns an informer that gives the objects of a source to a sink. The source is the result of [ListWatch], or any
+// other cache.ListerWatcher. NewSink makes no request; Run does. The sink should be empty: the informer does not remove what an
+// earlier process has put into it.
 //
-// NewSink returns an error if lw or sink is nil, in the cases in which [NewFrom] does, and if an option is set that is about
-// stored objects or watchers: Store, Durable, Indexers, Fields or DrainTimeout. IntakeAuto is IntakeEarly. Share helps only if the
+// NewSink returns an error if lw or sink is nil, whenever [NewFrom] does, and if one of the options is set that need stored
+// objects or watchers: Store, Durable, Indexers, Fields or DrainTimeout. IntakeAuto means IntakeEarly. Share is of use only if the
 // sink keeps objects.
 func NewSink[T Object](lw cache.ListerWatcher, sink Sink[T], opts Options[T]) (*SinkInformer[T], error) {
 	for name, set := range map[string]bool{
@@ -452,8 +451,8 @@ func NewSink[T Object](lw cache.ListerWatcher, sink Sink[T], opts Options[T]) (*
 	return &SinkInformer[T]{core}, nil
 }
 
-// RunSink gives the objects of a source to a sink until ctx ends, and then returns nil. It takes the place of a reflector of
-// client-go over a store of the program's own. It returns an error in the cases in which [NewSink] does.
+// RunSink gives the objects of a source to a sink until ctx ends, and then returns nil. It replaces a client-go reflector
+// that fills a store of the program. It returns an error at once in the cases in which [NewSink] does.
 func RunSink[T Object](ctx context.Context, lw cache.ListerWatcher, sink Sink[T]) error {
 	i, err := NewSink(lw, sink, Options[T]{})
 	if err != nil {
@@ -462,26 +461,29 @@ func RunSink[T Object](ctx context.Context, lw cache.ListerWatcher, sink Sink[T]
 	return i.Run(ctx)
 }
 
-// Run lists and watches, and calls the sink, until ctx ends. It returns nil then, when the last call has returned, and
-// ErrAlreadyRun if it was called before.
+// Run lists and watches, calls the sink, and blocks until ctx has ended and the last call has returned. Then it
+// returns nil. A second Run returns an error that wraps [ErrAlreadyRun] at once.
 func (i *SinkInformer[T]) Run(ctx context.Context) error { return i.core.Run(ctx) }
 
-// Name returns Options.Name, or the name of T.
+// Name returns Options.Name, or the name of T if that is "".
 func (i *SinkInformer[T]) Name() string { return i.core.Name() }
 
-// Synced returns a channel that closes when the sink has been given the whole first list.
+// Synced returns a channel that is closed when the sink has taken or refused every object of the first list.
 func (i *SinkInformer[T]) Synced() <-chan struct{} { return i.core.Synced() }
 
-// WaitForSync waits for Synced. If ctx ends before, the error names the cause.
+// WaitForSync blocks until Synced is closed, and then returns nil. If ctx or the informer ends first, it
+// returns a *SyncError.
 func (i *SinkInformer[T]) WaitForSync(ctx context.Context) error { return i.core.WaitForSync(ctx) }
 
-// ResourceVersion returns the version up to which the sink was given every change, and "" before the first list.
+// ResourceVersion returns the version up to which the sink was given every change, or "" before the end of the
+// first list.
 func (i *SinkInformer[T]) ResourceVersion() string { return i.core.ResourceVersion() }
 
-// Health returns how the informer is doing. Objects is the number of objects that the sink has. It does not block.
+// Health returns the state of the informer at this moment. Objects is the number of objects that the sink has
+// taken and that still exist. Health does not block.
 func (i *SinkInformer[T]) Health() Health { return i.core.Health() }
 
-// MemberHealth returns Health.
+// MemberHealth returns what Health returns, for a [Group]. It does not block.
 func (i *SinkInformer[T]) MemberHealth() MemberHealth { return i.core.MemberHealth() }
 
 func (i *SinkInformer[T]) adopt(common given) { i.core.adopt(common) }

@@ -392,9 +392,9 @@ func (o Options[T]) omission(example T) (*framing.Omission, error) {
 	return omit, nil
 }
 
-// StripManagedFields is an Options.Transform that removes metadata.managedFields, in place.
-// Few programs read this field, and it is often the largest part of an object. Options.Omit does the same, and need not
-// decode it. StripManagedFields never returns an error.
+// StripManagedFields is an Options.Transform that removes metadata.managedFields from an object, in place. Few programs
+// read this field, and it is often the largest part of an object. It never returns an error. Options.Omit can do the
+// same without decoding the field.
 func StripManagedFields[T Object](obj T) (T, error) {
 	if obj.GetManagedFields() != nil {
 		obj.SetManagedFields(nil)

@@ -31,19 +31,17 @@ import (
 	"github.com/customcacheinformer/informer/internal/version"
 )
 
-// Client is a typed client for one resource, with L as the type of its lists. The clients of
-// client-go's clientsets, such as clientset.CoreV1().Pods(""), and those that client-gen
-// generates have this shape. [New] calls List and Watch. Get is there for its type: it shows
-// which objects the lists hold.
+// Client is a typed client for one resource. T is the type of its objects, and L the type of its lists. The clients
+// of client-go's clientsets, such as clientset.CoreV1().Pods(""), and all others that client-gen generates
+// implement it. An informer of [New] calls only List and Watch. Get is there because its result shows the type T.
 type Client[T Object, L runtime.Object] interface {
 	Get(ctx context.Context, name string, opts metav1.GetOptions) (T, error)
 	List(ctx context.Context, opts metav1.ListOptions) (L, error)
 	Watch(ctx context.Context, opts metav1.ListOptions) (watch.Interface, error)
 }
 
-// UntypedClient is a client for one resource that does not declare the type of its objects, with L
-// as the type of its lists: a resource interface of the dynamic or the metadata client. A [Client]
-// is one, too.
+// UntypedClient is a client for one resource that does not declare the type of its objects, such as a resource
+// interface of the dynamic or the metadata client. L is the type of its lists. A [Client] is an UntypedClient too.
 type UntypedClient[L runtime.Object] interface {
 	List(ctx context.Context, opts metav1.ListOptions) (L, error)
 	Watch(ctx context.Context, opts metav1.ListOptions) (watch.Interface, error)
@@ -52,14 +50,13 @@ type UntypedClient[L runtime.Object] interface {
 // ListWatch returns a source for [NewFrom] from an untyped client, such as a resource interface of the dynamic
 // or the metadata client. ListWatch makes no request. If client is nil, NewFrom returns an error.
 //
-// ListWatch recognises client-go's fakes, and asks them to LIST and not to stream, which they
-// cannot do. It does not recognise a fake inside a type of your own; that one takes 10 s to
-// sync unless Options.WatchList is WatchListOff. Fakes have further limits that no reader can
-// mend:
-//   - Their objects have no resourceVersions, only their lists do, so WaitForVersion and
-//     ResourceVersion are of no use.
+// ListWatch recognises client-go's fakes. Because these cannot stream, it makes the informer use LIST. It
+// does not recognise a fake inside a type of your own: such a client takes 10 s to sync unless
+// Options.WatchList is WatchListOff. Fakes have further limits that an informer cannot remove:
+//   - Their lists have resourceVersions but their objects have none, so WaitForVersion and ResourceVersion do
+//     not work.
 //   - A delete between the LIST and the WATCH is lost.
-//   - A fake's watch holds 100 events. A writer that makes more without a pause may panic inside the fake.
+//   - A fake's watch has room for 100 events. If a program writes more without a pause, the fake may panic.
 //
 // Package informertest has a source without these limits.
 func ListWatch[L runtime.Object](client UntypedClient[L]) cache.ListerWatcher {
@@ -87,25 +84,24 @@ type clientListWatch struct {
 	framing framing.Type
 }
 
-// Transport makes the first state and the changes of the sources of this package cheaper. Give it to the
-// configuration of the clients, once, before the clients are made:
+// Transport wraps next so that lists and watches of an informer need less memory and time. Add it once to the
+// configuration of the clients, before the clients are made:
 //
 //	config.Wrap(informer.Transport)
 //
-// An informer then takes each object off the body of an answer and decodes it at once. client-go
-// reads a body several times, and holds all of a list. Requests, retries, rights and errors stay
-// client-go's, and the events and the store are the same, with one exception: an object that cannot
-// be decoded is reported as an [ObjectError] with its key and keeps its last state, and the others
-// continue. Without Transport, one such object stops the informer.
+// An informer then decodes each object of an answer when it has arrived. client-go reads a body several
+// times, and keeps a whole list in memory. client-go still makes the requests, the retries and the errors.
+// Events and the store are the same, with one exception: if an object cannot be decoded, the informer reports
+// an [ObjectError] with its key, keeps its last state, and continues with the other objects. Without
+// Transport, one such object makes each list that has it fail.
 //
-// This concerns the dynamic and the metadata client, typed clients that client-gen has made, and the caches
-// of controller-runtime, see [ClientGo], except those of metadata. A client or a source of any other type may change what it gets, so its answers stay with
-// client-go. So does all else that passes the transport. A wrapper that makes new requests without the context of
-// the old turns this off. One that is given to the configuration later gets only what is left of a body, so a
-// wrapper that counts bytes has to come first.
+// This works for the dynamic and the metadata client, for typed clients that client-gen has made, and for the caches of controller-runtime, see [ClientGo],
+// except those of metadata. A client or a source of another type may change what it gets, so client-go decodes its answers. Other requests pass through
+// unchanged. A wrapper that makes new requests without the context of the old ones turns this off. A wrapper that is added to the configuration later gets
+// only the rest of a body, so add a wrapper that counts bytes first.
 //
-// To turn it off, set Options.Decode to [DecodeByClient], or for the whole program the environment
-// variable INFORMER_DECODE to "client".
+// To turn it off for an informer, set Options.Decode to [DecodeByClient]. To turn it off for the whole
+// program, set the environment variable INFORMER_DECODE to "client".
 func Transport(next http.RoundTripper) http.RoundTripper {
 	if os.Getenv("INFORMER_DECODE") == "client" {
 		return next
@@ -113,7 +109,8 @@ func Transport(next http.RoundTripper) http.RoundTripper {
 	return framing.Transport(next)
 }
 
-// framingOf returns the type of the objects that a client delivers as they come from the server.
+// framingOf returns the type of the client's objects if the client is known to pass on answers of the server
+// unchanged, and otherwise the zero Type.
 func framingOf[L runtime.Object](client any) framing.Type {
 	if object.IsNil(client) || isFake(client) || !framing.PassesUnchanged(reflect.TypeOf(client)) {
 		return framing.Type{}
@@ -122,8 +119,7 @@ func framingOf[L runtime.Object](client any) framing.Type {
 	return t
 }
 
-// IsWatchListSemanticsUnSupported reports to client-go whether the source is unable to stream its
-// first state.
+// IsWatchListSemanticsUnSupported tells client-go whether the source is unable to stream its first state.
 func (l *clientListWatch) IsWatchListSemanticsUnSupported() bool {
 	return watchlist.DoesClientNotSupportWatchListSemantics(l.client) || isFake(l.client)
 }
@@ -135,8 +131,8 @@ func (l *clientListWatch) check() error {
 	return nil
 }
 
-// isFake reports whether client comes from one of client-go's fake packages. The marker that
-// client-go looks for is on the clientset, and not on the clients that its methods return.
+// isFake reports whether client comes from one of client-go's fake packages. client-go looks for a method of
+// the clientset, which the clients that it returns do not have.
 func isFake(client any) bool {
 	if _, ok := client.(interface{ ClearActions() }); ok {
 		return true
@@ -168,7 +164,7 @@ func checkSource(lw cache.ListerWatcher) error {
 	return nil
 }
 
-// newSource returns a source that reads lw and reports in the words of this package.
+// newSource returns a source that reads r.lw and reports to the ErrorHandler and the Observer of opts.
 func newSource[T Object](r resource, clock stopwatch.Stopwatch, objects *reports, opts Options[T], watchFailed cache.WatchErrorHandlerWithContext) *source.Source {
 	name, observer := opts.Name, opts.Observer
 	lists := func() *turns.Limit { return opts.Lists.turns } // which a Group may set later
@@ -195,7 +191,7 @@ func newSource[T Object](r resource, clock stopwatch.Stopwatch, objects *reports
 	})
 }
 
-// takeInEarly has sources that do not run yet take in lists early, if opts ask for it.
+// takeInEarly makes the sources take in lists early, if opts ask for that. The sources must not run yet.
 func takeInEarly[T Object](scopes []*scope, opts Options[T]) {
 	if !opts.early() {
 		return
@@ -212,13 +208,13 @@ func watchError(name string, in region, f *source.Failure) error {
 	return &WatchError{Op: f.Op, Resource: name, Namespace: in.namespace, Cluster: in.cluster.name(), Err: f.Err}
 }
 
-// region is what a source reads: the objects of one namespace, of one cluster, or all that there are.
+// region shows what a source reads: the objects of one namespace or of one cluster, or all objects.
 type region struct {
 	namespace string
 	cluster   *Cluster
 }
 
-// name returns the name of the namespace or the cluster, and "" for a source that reads all.
+// name returns the name of the namespace or the cluster, or "" if the source reads all objects.
 func (r region) name() string {
 	if r.cluster != nil {
 		return r.cluster.Name
@@ -226,7 +222,7 @@ func (r region) name() string {
 	return r.namespace
 }
 
-// prefix returns how the keys of the region's objects begin.
+// prefix returns the prefix that the keys of all objects in the region have.
 func (r region) prefix() string {
 	if r.namespace != "" {
 		return r.namespace + "/"
@@ -236,7 +232,7 @@ func (r region) prefix() string {
 
 func (r region) covers(key string) bool { return strings.HasPrefix(key, r.prefix()) }
 
-// logged is the name of the region in the log.
+// logged returns the key and the value with which log lines name the region.
 func (r region) logged() (key, name string) {
 	if r.cluster != nil {
 		return "cluster", r.cluster.Name
@@ -252,7 +248,8 @@ type resource struct {
 	tweak   func(*metav1.ListOptions) // of each request about a cluster
 }
 
-// tapped returns the type of the objects that are taken off the bodies of the answers.
+// tapped returns the type of the objects that are decoded as they arrive, or the zero Type if client-go
+// decodes them.
 func (r resource) tapped(decode DecodeMode) framing.Type {
 	objs := r.framing
 	if l, ok := r.lw.(*clientListWatch); ok {
@@ -264,17 +261,18 @@ func (r resource) tapped(decode DecodeMode) framing.Type {
 	return objs.Without(r.omit)
 }
 
-// reading is what an informer reads. The sources of one that reads by region may change.
+// reading describes the sources of an informer. If each source reads a region, the sources may change.
 type reading struct {
 	resources []resource
 	in        func(namespace string) resource // makes the source of a namespace; nil unless NewInNamespaces has made the informer
 	clusters  bool                            // each source reads a cluster
 }
 
-// several reports whether the informer may have any number of sources.
+// several reports whether the informer has a source for each region, and so may have any number of sources.
 func (r reading) several() bool { return r.in != nil || r.clusters }
 
-// sourceOf returns the function that returns the part of the own store for a key: the name of its region.
+// sourceOf returns a function that returns the name of the region of a key. The own store keeps the objects
+// of each region in a part of that name.
 func (r reading) sourceOf() func(key string) string {
 	mark := "/"
 	switch {
@@ -289,7 +287,7 @@ func (r reading) sourceOf() func(key string) string {
 	}
 }
 
-// check returns an error if the source cannot be read. durable is true if the store is a Durable.
+// check returns an error if the source cannot be used. durable is true if the store is a Durable.
 func (r resource) check(durable bool) error {
 	if _, ok := r.lw.(source.Divided); ok && durable {
 		return errors.New("Options.Durable is set, but a Durable cannot hold the parts of a divided source")
@@ -297,7 +295,7 @@ func (r resource) check(durable bool) error {
 	return checkSource(r.lw)
 }
 
-// checkNamespaces returns an error if a set has a name twice or one that no namespace can have.
+// checkNamespaces returns an error if a name comes twice or is not a valid name of a namespace.
 func checkNamespaces(names []string) error {
 	seen := make(map[string]bool, len(names))
 	for _, name := range names {
@@ -316,7 +314,7 @@ func checkNamespaces(names []string) error {
 }
 
 // scope is a source with the region that it reads. An informer over several namespaces or clusters has a scope
-// for each. Namespaces share one order of versions, but each source has read up to a version of its own.
+// for each. Versions of different namespaces can be compared, but each source may have reached another one.
 type scope struct {
 	region
 	*source.Source                // nil in the scope of items that come from no source
@@ -336,11 +334,11 @@ type scope struct {
 	listed         atomic.Bool     // the first list is applied, or the source has resumed
 	synced         chan struct{}   // closed then
 
-	// changed is the highest version of an object or a delete that the store has, or is about to
-	// get. The applier raises it before it touches the store.
+	// changed is the highest version of an object or a delete that the store has, or is about to get. The
+	// applier raises it before it writes to the store.
 	changed version.Highest
 
-	// These are protected by gate.mu.
+	// gate.mu protects these.
 	waiting int    // items that have entered and are not applied
 	inLists int    // those of them that are objects of a list
 	rv      string // everything up to this version is applied
@@ -349,7 +347,7 @@ type scope struct {
 	watchOnly bool // every item since the start came from a watch; belongs to the applier
 }
 
-// intake takes what the source of a scope delivers.
+// intake receives what the source of a scope delivers.
 type intake interface {
 	source.Sink
 	turn(source.Part) // the source continues with another part
@@ -374,16 +372,18 @@ func (s *scope) run(ctx context.Context) {
 	}
 }
 
-// changes returns how many changes have entered and are not applied, without the objects of lists. The caller holds gate.mu.
+// changes returns how many changes have entered but are not applied, not counting the objects of lists. The caller holds
+// gate.mu.
 func (s *scope) changes() int { return s.waiting - s.inLists }
 
-// isLate reports whether the first list is awaited and not applied.
+// isLate reports whether the informer still waits for the first list of the scope.
 func (s *scope) isLate() bool { return !s.listed.Load() && !s.loose() }
 
-// loose reports whether the region is a cluster that the store knows and that is not engaged yet.
+// loose reports whether the region is a cluster that only the store knows, because nothing has engaged it
+// yet.
 func (s *scope) loose() bool { return s.wire != nil && s.wire.Loose() }
 
-// roster runs the sources of an informer, which come and go.
+// roster starts and ends the sources of an informer.
 type roster struct {
 	mu       sync.Mutex      // held while the set of sources changes
 	ctx      context.Context // of the sources; nil before they may run
@@ -405,7 +405,7 @@ func (r *roster) begin(ctx context.Context, set func() []*scope) {
 	}
 }
 
-// change ends the sources that are gone, and starts those that have come.
+// change ends the sources in gone, and starts those in come.
 func (r *roster) change(come, gone []*scope, running bool) {
 	switch {
 	case r.ctx == nil || len(come)+len(gone) == 0:
@@ -431,7 +431,8 @@ func (r *roster) change(come, gone []*scope, running bool) {
 	}
 }
 
-// someOf names the regions of a set, and only some if there are many.
+// someOf returns the names of the regions of a set. If there are more than ten, it returns ten and the number
+// of the others.
 func someOf(set []*scope) string {
 	const shown = 10
 	var names []string
@@ -444,7 +445,7 @@ func someOf(set []*scope) string {
 	return strings.Join(names, " ")
 }
 
-// start starts a source, unless the sources may not run yet or have ended. The caller holds mu.
+// start starts a source. It does nothing before begin, and after the end of r.ctx. The caller holds mu.
 func (r *roster) start(s *scope) {
 	if r.ctx == nil || r.ctx.Err() != nil {
 		return
@@ -469,7 +470,7 @@ func (r *roster) start(s *scope) {
 	})
 }
 
-// wait waits until ctx has ended and the sources have returned.
+// wait waits until r.ctx has ended and all sources have returned.
 func (r *roster) wait() {
 	<-r.ctx.Done()
 	r.mu.Lock()
@@ -477,7 +478,7 @@ func (r *roster) wait() {
 	r.sources.Wait()
 }
 
-// all returns the sources that have not returned.
+// all returns the sources that were started and have not returned.
 func (r *roster) all() (all []*scope) {
 	r.running.Range(func(s, _ any) bool {
 		all = append(all, s.(*scope))
