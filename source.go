@@ -41,7 +41,7 @@ type Client[T Object, L runtime.Object] interface {
 }
 
 // UntypedClient is a client for one resource that does not declare the type of its objects, such as a resource
-// interface of the dynamic or the metadata client. L is the type of its lists. A [Client] is an UntypedClient too.
+// interface of the dynamic or the metadata client. L is the type of its lists.
 type UntypedClient[L runtime.Object] interface {
 	List(ctx context.Context, opts metav1.ListOptions) (L, error)
 	Watch(ctx context.Context, opts metav1.ListOptions) (watch.Interface, error)
@@ -53,8 +53,7 @@ type UntypedClient[L runtime.Object] interface {
 // ListWatch recognises client-go's fakes. Because these cannot stream, it makes the informer use LIST. It
 // does not recognise a fake inside a type of your own: such a client takes 10 s to sync unless
 // Options.WatchList is WatchListOff. Fakes have further limits that an informer cannot remove:
-//   - Their lists have resourceVersions but their objects have none, so WaitForVersion and ResourceVersion do
-//     not work.
+//   - Their objects have no resourceVersions, so WaitForVersion and ResourceVersion do not work.
 //   - A delete between the LIST and the WATCH is lost.
 //   - A fake's watch has room for 100 events. If a program writes more without a pause, the fake may panic.
 //
@@ -89,19 +88,20 @@ type clientListWatch struct {
 //
 //	config.Wrap(informer.Transport)
 //
-// An informer then decodes each object of an answer when it has arrived. client-go reads a body several
-// times, and keeps a whole list in memory. client-go still makes the requests, the retries and the errors.
-// Events and the store are the same, with one exception: if an object cannot be decoded, the informer reports
-// an [ObjectError] with its key, keeps its last state, and continues with the other objects. Without
-// Transport, one such object makes each list that has it fail.
+// An informer then decodes each object of an answer when it has arrived. client-go reads a body several times, and
+// keeps a whole list in memory. client-go still makes the requests, the retries and the errors. Events and the
+// store are the same, with one exception: if an object cannot be decoded, the informer reports an [ObjectError]
+// with its key, keeps its last state, and continues with the other objects. Without Transport, one such object
+// makes lists fail.
 //
-// This works for the dynamic and the metadata client, for typed clients that client-gen has made, and for the caches of controller-runtime, see [ClientGo],
-// except those of metadata. A client or a source of another type may change what it gets, so client-go decodes its answers. Other requests pass through
-// unchanged. A wrapper that makes new requests without the context of the old ones turns this off. A wrapper that is added to the configuration later gets
-// only the rest of a body, so add a wrapper that counts bytes first.
+// This works for the dynamic and the metadata client, for typed clients that client-gen has made, and for the caches of
+// controller-runtime, see [ClientGo], except those of metadata. A client or a source of another type may change what it
+// gets, so client-go decodes its answers. Other requests pass through unchanged. A wrapper that makes new requests without
+// the context of the old ones turns this off. A wrapper that is added to the configuration later gets only the rest of a
+// body, so add a wrapper that counts bytes first.
 //
-// To turn it off for an informer, set Options.Decode to [DecodeByClient]. To turn it off for the whole
-// program, set the environment variable INFORMER_DECODE to "client".
+// Options.Decode [DecodeByClient] turns it off for an informer, and the environment variable INFORMER_DECODE
+// "client" for the whole program.
 func Transport(next http.RoundTripper) http.RoundTripper {
 	if os.Getenv("INFORMER_DECODE") == "client" {
 		return next
