@@ -271,8 +271,8 @@ type reading struct {
 // several reports whether the informer has a source for each region, and so may have any number of sources.
 func (r reading) several() bool { return r.in != nil || r.clusters }
 
-// sourceOf returns a function that returns the name of the region of a key. The own store keeps the objects
-// of each region in a part of that name.
+// sourceOf returns a function that returns the name of a key's region, which is the name of a part of the own
+// store.
 func (r reading) sourceOf() func(key string) string {
 	mark := "/"
 	switch {
