@@ -17,10 +17,9 @@ import (
 	"github.com/customcacheinformer/informer/internal/version"
 )
 
-// informerProcessorListener calls one watcher. It has two goroutines. run takes the
-// next events and calls the watcher, or has a crew call it. As long as run keeps up, it
-// reads the log itself. pop prepares everything else that run takes: the initial state,
-// the states of resyncs, and the backlog of a run that has fallen behind.
+// informerProcessorListener calls one watcher. It has two goroutines. run takes the next events and calls
+// the watcher, or lets a crew call it. While run keeps up, it reads the log itself. pop prepares everything
+// else for run: the initial state, the states of resyncs, and the backlog if run has fallen behind.
 type informerProcessorListener[T Object] struct {
 	processor *informerProcessor[T]
 	watcher   ResourceWatcher[T]
@@ -30,23 +29,24 @@ type informerProcessorListener[T Object] struct {
 	crew      *crew[T]     // nil if run calls the watcher itself
 	handler   *handler[T]  // the watcher, if it is a handler of client-go's; otherwise nil
 	follower  *follower[T] // nil unless watcher is a version.Follower
-	// inheritUpTo is a log position: deletes before it happened while no watcher was
-	// registered. This listener delivers them first. -1 means that there are none.
+	// inheritUpTo is a log position, or -1. Deletes before it happened while no watcher was registered, and
+	// this listener delivers them first.
 	inheritUpTo int64
 
 	first *memory.Snapshot // of the own store, when the listener was added; nil once it is joined
 
 	handled atomic.Int64 // the log position up to which every event has been handled
 	told    atomic.Bool  // every event of the initial state has been handled
-	// catching is closed, and replaced by nil, when run has handled something. It is nil if no
-	// caller of catchUp waits.
+	// catching is nil if no caller of catchUp waits. When run has handled something, it closes the channel
+	// and sets catching to nil.
 	catching atomic.Pointer[chan struct{}]
 	counts   counts
 	hand     hand[T]
 	listing  atomic.Bool // pop is reading the store
 	syncing  atomic.Bool // OnSynced is being called
 
-	// mu protects the phase, and the events that run has not taken. They come in the order of the fields.
+	// mu protects the phase, and the events that run has not taken. run takes them in the order of these
+	// fields.
 	mu      sync.Mutex
 	life    lifecycle
 	state   *state[T]  // the rest of a state, or nil
@@ -64,7 +64,7 @@ type informerProcessorListener[T Object] struct {
 	cancel  context.CancelFunc // ends the ctx of the watcher's calls; nil until started; protected by processor.mu
 }
 
-// newListener returns a listener at the end of the log. Its goroutines are not started.
+// newListener returns a listener at the end of the log. It starts no goroutine.
 func newListener[T Object](p *informerProcessor[T], w ResourceWatcher[T], opts WatcherOptions, number int) *informerProcessorListener[T] {
 	l := &informerProcessorListener[T]{
 		processor:   p,
@@ -97,7 +97,7 @@ func newListener[T Object](p *informerProcessor[T], w ResourceWatcher[T], opts W
 	return l
 }
 
-// inherit makes the listener deliver first the deletes up to a log position that a durable
+// inherit makes the listener first deliver the deletes up to a log position whose tombstones a durable
 // store has kept. Until these are delivered, handled is -1.
 func (l *informerProcessorListener[T]) inherit(upTo int64) {
 	l.inheritUpTo = upTo
@@ -107,14 +107,14 @@ func (l *informerProcessorListener[T]) inherit(upTo int64) {
 	}
 }
 
-// beginAt notes the version of the state that the watcher begins with. Only a follower needs it.
+// beginAt sets the version of the state that the watcher begins with. Only a follower needs it.
 func (l *informerProcessorListener[T]) beginAt(version string) {
 	if l.follower != nil {
 		l.follower.version = version
 	}
 }
 
-// takeFirst takes the state that the watcher begins with, if the informer has its own store.
+// takeFirst takes a snapshot of the state that the watcher begins with, if the informer has its own store.
 func (l *informerProcessorListener[T]) takeFirst() {
 	if l.processor.own != nil {
 		l.first = l.processor.own.Snapshot()
@@ -124,11 +124,11 @@ func (l *informerProcessorListener[T]) takeFirst() {
 // remove ends the registration of the listener, see Registration.Remove.
 func (l *informerProcessorListener[T]) remove() { l.processor.remove(l) }
 
-// callOf is the key of a listener in the ctx of its watcher's calls.
+// callOf is the key under which the ctx of a watcher's calls has the listener.
 type callOf struct{}
 
-// goroutines returns the functions of l's two goroutines. The ctx of the watcher's calls ends
-// with ctx, or when the listener is removed.
+// goroutines returns the functions of l's two goroutines. The ctx of the watcher's calls ends when ctx ends
+// or the listener is removed.
 func (l *informerProcessorListener[T]) goroutines(ctx context.Context) (pop, run func()) {
 	logger := klog.LoggerWithValues(klog.FromContext(ctx), "watcher", l.opts.Name)
 	ctx, l.cancel = context.WithCancel(klog.NewContext(ctx, logger))
@@ -136,7 +136,7 @@ func (l *informerProcessorListener[T]) goroutines(ctx context.Context) (pop, run
 	return func() { l.pop(ctx) }, func() { l.run(ctx) }
 }
 
-// run takes events and calls the watcher for them.
+// run takes events and calls the watcher for them, until no event can follow or the listener is removed.
 func (l *informerProcessorListener[T]) run(ctx context.Context) {
 	defer close(l.stopped)
 	if l.crew != nil {
@@ -150,7 +150,8 @@ func (l *informerProcessorListener[T]) run(ctx context.Context) {
 	l.ahead = ahead{} // or it would keep all later leaves: the program may keep the Registration
 }
 
-// finished notes that every event before a log position has been handled.
+// finished notes that every event before a log position has been handled, and wakes those who wait for
+// that.
 func (l *informerProcessorListener[T]) finished(position int64) {
 	l.handled.Store(position)
 	if l.catching.Load() != nil { // a caller that comes later looks at handled later
@@ -163,8 +164,7 @@ func (l *informerProcessorListener[T]) finished(position int64) {
 	}
 }
 
-// catchUp waits until the watcher has handled every change that the store has now, see
-// Registration.CatchUp.
+// catchUp does the work of Registration.CatchUp.
 func (l *informerProcessorListener[T]) catchUp(ctx context.Context) error {
 	if ctx.Value(callOf{}) == l {
 		return l.notCaughtUp(errOwnCall)
@@ -196,13 +196,13 @@ func (l *informerProcessorListener[T]) notCaughtUp(err error) error {
 	return fmt.Errorf("informer %s: CatchUp of watcher %s: %w", l.processor.name, l.opts.Name, err)
 }
 
-// hasHandled reports whether the initial state and every event up to a log position have been
-// handled.
+// hasHandled reports whether the watcher has handled the initial state and every event up to a log
+// position.
 func (l *informerProcessorListener[T]) hasHandled(upTo int64) bool {
 	return l.told.Load() && l.handled.Load() >= upTo
 }
 
-// moved returns a channel that closes when run has handled something after the call.
+// moved returns a channel that is closed when run has handled something after the call.
 func (l *informerProcessorListener[T]) moved() <-chan struct{} {
 	for {
 		if waiting := l.catching.Load(); waiting != nil {
@@ -215,8 +215,8 @@ func (l *informerProcessorListener[T]) moved() <-chan struct{} {
 	}
 }
 
-// take waits for the next events for the watcher, and returns them. It returns false once
-// the listener is removed, or once every event is delivered and none can follow.
+// take waits for the next events for the watcher, and returns them. It returns false if the listener is
+// removed, or if every event was taken and none can follow.
 func (l *informerProcessorListener[T]) take() (segment[T], bool) {
 	for at := l.life.phase(); at != phaseOver; at = l.life.phase() {
 		if l.counts.untold.Load() > 0 {
@@ -237,8 +237,7 @@ func (l *informerProcessorListener[T]) take() (segment[T], bool) {
 	return segment[T]{}, false
 }
 
-// next returns the next events. If there are none, it arranges that run is woken when
-// there are some.
+// next returns the next events. If there are none, it returns false, and run is woken when there are some.
 func (l *informerProcessorListener[T]) next() (segment[T], bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -265,8 +264,8 @@ func (l *informerProcessorListener[T]) next() (segment[T], bool) {
 	}
 }
 
-// nextOfStateLocked returns the next part of a state. At the end of a page it makes pop
-// read the next one.
+// nextOfStateLocked returns the next part of the state. At the end of a page it returns false, and makes
+// pop read the next page if there is one.
 func (l *informerProcessorListener[T]) nextOfStateLocked() (segment[T], bool) {
 	if l.state == nil {
 		return segment[T]{}, false
@@ -295,8 +294,7 @@ func (l *informerProcessorListener[T]) readLogLocked(limit int) (segment[T], boo
 	return s, ok
 }
 
-// dropUntold releases the events that the watcher will not get. It counts them as taken, so
-// that Pending includes them.
+// dropUntold drops the events that the watcher will not get, and counts them so that Pending includes them.
 func (l *informerProcessorListener[T]) dropUntold() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -311,9 +309,9 @@ func (l *informerProcessorListener[T]) dropUntold() {
 	l.cursor.Close()
 }
 
-// handle calls the watcher for each event of a segment and returns the log position
-// that it has reached. If the listener is removed, or the end of ctx interrupts a call, the
-// rest of the segment is dropped and does not count as handled.
+// handle calls the watcher for each event of a segment and returns the log position up to which events are
+// handled. If the listener is removed, or the end of ctx interrupts a call, the whole segment counts as not
+// handled, and its rest is dropped.
 func (l *informerProcessorListener[T]) handle(ctx context.Context, s segment[T]) int64 {
 	l.hand.take(s, l.counts.done())
 	defer l.hand.empty()
@@ -362,8 +360,8 @@ func (l *informerProcessorListener[T]) handle(ctx context.Context, s segment[T])
 	return s.End
 }
 
-// protect calls a function of the watcher that takes no event, and reports its panic if RecoverPanics
-// is set.
+// protect calls f, a function of the watcher without an event. If RecoverPanics is set, it recovers and
+// reports a panic of f.
 func (l *informerProcessorListener[T]) protect(ctx context.Context, f func()) {
 	err := func() (err error) {
 		if l.opts.RecoverPanics {
@@ -377,8 +375,8 @@ func (l *informerProcessorListener[T]) protect(ctx context.Context, f func()) {
 	}
 }
 
-// note takes a record that is no event. It is rare, and is not inlined so that the loop over all
-// events stays small.
+// note handles a record that is not an event. Such records are rare. note is not inlined, so that the loop
+// over all events stays small.
 //
 //go:noinline
 func (l *informerProcessorListener[T]) note(ctx context.Context, r *record[T]) {
@@ -394,8 +392,8 @@ func (l *informerProcessorListener[T]) note(ctx context.Context, r *record[T]) {
 	}
 }
 
-// call calls the watcher for one event, measures the time, and recovers a panic if
-// RecoverPanics is set.
+// call calls the watcher for one event, and returns how long that took and the watcher's error. If
+// RecoverPanics is set, it turns a panic into an error.
 func (l *informerProcessorListener[T]) call(ctx context.Context, e *Event[T]) (took time.Duration, err error) {
 	begun := l.processor.Now()
 	defer func() { took = l.processor.Now() - begun }()
@@ -405,8 +403,8 @@ func (l *informerProcessorListener[T]) call(ctx context.Context, e *Event[T]) (t
 	return 0, l.methods.tell(ctx, e)
 }
 
-// settle counts an attempt and reports its result. If the attempt was interrupted, or is
-// not repeated because the informer stops, the event stays undelivered.
+// settle counts an attempt and reports its result. If the attempt was interrupted, or is not repeated
+// because the informer stops, the event counts as not delivered.
 func (l *informerProcessorListener[T]) settle(ctx context.Context, a attempt[T]) {
 	if interrupted(ctx, a.err) {
 		return
@@ -475,7 +473,8 @@ func (l *informerProcessorListener[T]) oldestWaiting() time.Duration {
 	return max(0, l.processor.Now()-since)
 }
 
-// calling returns the keys for which the watcher is being called now, and "OnSynced".
+// calling returns the keys for which the watcher is being called now, and "OnSynced" if that is being
+// called.
 func (l *informerProcessorListener[T]) calling() []string {
 	var calls []string
 	switch {

@@ -13,8 +13,8 @@ import (
 	"github.com/customcacheinformer/informer/internal/object"
 )
 
-// ownStore is the storage over the informer's own store. It collects changes in a batch, and makes them in one step.
-// Each state of the store belongs to a position of the log, and a snapshot has both.
+// ownStore is the storage over the informer's own store. It collects changes in a batch, and commit applies them in
+// one step. Each state of the store belongs to a position of the log, and a snapshot has both.
 type ownStore[T Object] struct {
 	*access[T]
 	store    *memory.Store
@@ -27,10 +27,11 @@ type ownStore[T Object] struct {
 	next    map[string]int  // the last of changes[:noted] for each key
 	noted   int
 
-	// inserts is set as long as no key of a first list was in the store. Such objects are not looked up.
+	// inserts is true until a key of a first list is found in the store. Until then, objects of first lists
+	// are not looked up.
 	inserts bool
 
-	// Index functions that have failed are asked again.
+	// These fields are for calling index functions again that have failed.
 	mu     sync.Mutex
 	timer  *time.Timer // nil if none has failed
 	pause  time.Duration
@@ -39,8 +40,8 @@ type ownStore[T Object] struct {
 	asking sync.WaitGroup
 }
 
-// newMemory makes a store of the informer's own, and the cache.Store that it is for the program. failed is called with the
-// errors of index functions for objects that the program writes.
+// newMemory returns a new store of the informer's own, and the cache.Store with which the program uses it. failed is
+// called with the errors of index functions for objects that the program writes.
 func newMemory(source func(key string) string, failed func(memory.Ref, []error)) (*memory.Store, cache.Store, error) {
 	own, err := memory.New(nil)
 	if err != nil {
@@ -49,11 +50,11 @@ func newMemory(source func(key string) string, failed func(memory.Ref, []error))
 	return own, memory.NewIndexer(own, memory.IndexerOptions{KeyFunc: object.CacheKey, Source: source, Failed: failed}), nil
 }
 
-// moment is where a state of the own store stands.
+// moment describes a state of the own store.
 type moment struct {
 	end int64 // the log position whose state it is
-	// versions are those at which the state is exactly that of each source, "" for none. It is nil if the queue does
-	// not keep the order of the source.
+	// versions has for each source the version at which it was exactly in this state, or "" if there is none. It is
+	// nil if the queue does not keep the order of the source.
 	versions []string
 }
 
@@ -61,7 +62,7 @@ func (m moment) is(other moment) bool {
 	return m.end == other.end && slices.Equal(m.versions, other.versions)
 }
 
-// version returns the version of the state if there is one source, and otherwise "".
+// version returns the version of the state if there is exactly one source, and otherwise "".
 func (m moment) version() string {
 	if len(m.versions) != 1 {
 		return ""
@@ -76,12 +77,12 @@ func momentOf(v *memory.Snapshot) moment {
 	return moment{}
 }
 
-// ownPace publishes up to 256 changes together, or the changes begun within 1 ms. No change waits for one that is not
-// in the queue yet.
+// ownPace publishes up to 256 changes together, or the changes begun within 1 ms. No change waits for a change that
+// is not in the queue yet.
 var ownPace = pace{records: maxChunk, time: time.Millisecond}
 
-// partTime is how long the store should take for a part of a first list. The more objects it stores at once, the fewer of
-// its nodes it copies. But a stop waits until a part is stored.
+// partTime is how long the store should take to write a part of a first list. If it writes more objects at once, it
+// copies fewer of its nodes. But a stop waits until a part is written.
 const partTime = 20 * time.Millisecond
 
 // open finds the objects that the program has put into the store before Run.
@@ -120,12 +121,13 @@ func (o *ownStore[T]) find(ctx context.Context, it *item[T], _ time.Duration) (s
 	return stored, nil
 }
 
-// inserted reports whether an object of a first list is to be stored without a look at what is there. Commit looks.
+// inserted reports whether an object of a first list is stored without looking up its key. commit finds out whether
+// the key was taken.
 func (o *ownStore[T]) inserted(it *item[T]) bool {
 	return o.inserts && it.listed && it.kind == itemUpsert && it.scope.isLate()
 }
 
-// pending returns the last change of a key in the batch.
+// pending returns the index in the batch of the last change of a key, or false if there is none.
 func (o *ownStore[T]) pending(key string) (n int, exists bool) {
 	for ; o.noted < len(o.changes); o.noted++ {
 		o.next[o.changes[o.noted].Key] = o.noted
@@ -144,7 +146,7 @@ func (o *ownStore[T]) write(_ context.Context, c *change[T], _ time.Duration) ou
 	return written
 }
 
-// commit makes the batch the state of the log position after it.
+// commit applies the batch. The new state of the store belongs to the log position after the batch.
 func (o *ownStore[T]) commit(ctx context.Context) outcome {
 	at := o.moment()
 	if len(o.changes) == 0 && at.is(o.at) {
@@ -189,8 +191,8 @@ func (o *ownStore[T]) wrote(ctx context.Context, c *memory.Change) {
 	}
 }
 
-// indexed reports the errors of the index functions for an object. If there are some, the functions are asked again, with
-// growing pauses: their values may depend on more than the object.
+// indexed reports the errors of the index functions for an object. If there are any, the functions are called again
+// later, with growing pauses, because their results may depend on more than the object.
 func (o *ownStore[T]) indexed(ctx context.Context, key string, errs []error) {
 	o.reportIndex(ctx, key, errs)
 	if len(errs) == 0 {
@@ -205,7 +207,7 @@ func (o *ownStore[T]) indexed(ctx context.Context, key string, errs []error) {
 	}
 }
 
-// maxAskPause limits the pauses between two rounds of questions.
+// maxAskPause is the longest pause before failed index functions are called again.
 const maxAskPause = time.Minute
 
 func (o *ownStore[T]) askAgain() {
@@ -273,7 +275,8 @@ func (o *ownStore[T]) keys(_ context.Context, prefix string) iter.Seq[string] {
 	return slices.Values(v.Entries().Keys())
 }
 
-// takeKept begins the next batch, and returns how many of the last inserts of each key the store has left out.
+// takeKept returns, for each key, how many of its last inserts the store has left out. It then begins the next
+// batch.
 func (o *ownStore[T]) takeKept() map[string]int {
 	kept := map[string]int{}
 	for i := range o.changes {

@@ -15,8 +15,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// plainStore is the storage over a store that is no Durable. Each change is one Add, Update
-// or Delete.
+// plainStore is the storage over a cache.Store of the program. Each change is one Add, Update or Delete.
 type plainStore[T Object] struct {
 	*access[T]
 	store cache.Store
@@ -30,8 +29,8 @@ func newPlainStore[T Object](a *access[T], store cache.Store) *plainStore[T] {
 	return &plainStore[T]{access: a, store: store, known: map[string]types.UID{}}
 }
 
-// plainPace publishes up to 256 changes together, or the changes begun within 1 ms. No change
-// waits for one that is not in the queue yet.
+// plainPace publishes up to 256 changes together, or the changes begun within 1 ms. No change waits for a
+// change that is not in the queue yet.
 var plainPace = pace{records: maxChunk, time: time.Millisecond, immediate: true}
 
 func (p *plainStore[T]) open(ctx context.Context) (versions map[string]string, ok bool) {
@@ -48,7 +47,7 @@ func (p *plainStore[T]) find(ctx context.Context, it *item[T], now time.Duration
 	return stored, err
 }
 
-// write makes the change, with retry.
+// write makes the change. It retries until the store takes or refuses it, or ctx ends.
 func (p *plainStore[T]) write(ctx context.Context, c *change[T], now time.Duration) outcome {
 	if c.write != writeNothing {
 		op := c.write.String()
@@ -79,8 +78,8 @@ func (p *plainStore[T]) write(ctx context.Context, c *change[T], now time.Durati
 	return written
 }
 
-// countKnown corrects the number of objects: the store of a user may have lost some, or
-// have listed some twice.
+// countKnown sets the number of objects to that of the known keys, because a store of the program may have
+// lost objects, or have listed some twice.
 func (p *plainStore[T]) countKnown() {
 	p.objects.Store(int64(len(p.known)))
 }
@@ -89,7 +88,7 @@ func (p *plainStore[T]) note(key string, uid types.UID) {
 	p.known[key] = uid
 }
 
-// try makes one attempt at a write.
+// try makes one attempt at a write of obj.
 func (p *plainStore[T]) try(w write, obj T) error {
 	switch w {
 	case writeAdd:
@@ -101,10 +100,10 @@ func (p *plainStore[T]) try(w write, obj T) error {
 	}
 }
 
-// tryAgain makes a further attempt. The failed attempt may have taken effect anyway. A store
-// may reject an add of an object that it has, and an update or a delete of an object that it
-// lacks. So tryAgain reads the object first, and chooses the write that fits. If the store
-// refuses the read, tryAgain repeats the write unchanged.
+// tryAgain makes another attempt after a failure. The failed attempt may have taken effect anyway, and a
+// store may reject an add of an object that it has, or an update or a delete of an object that it lacks. So
+// tryAgain reads the object first, and chooses the write that fits. If the store refuses the read, tryAgain
+// repeats the write unchanged.
 func (p *plainStore[T]) tryAgain(c *change[T]) error {
 	stored, exists, err := p.store.GetByKey(c.key)
 	switch {
@@ -126,7 +125,7 @@ func (p *plainStore[T]) tryAgain(c *change[T]) error {
 	return nil
 }
 
-// madeOf reports whether stored was written by an earlier, failed attempt at the change. For
+// madeOf reports whether an earlier attempt at the change that failed has nevertheless written stored. For
 // an add that is certain, because there was no object before.
 func (c *change[T]) madeOf(stored any) bool {
 	obj, ok := stored.(T)
@@ -151,13 +150,13 @@ func (p *plainStore[T]) keys(context.Context, string) iter.Seq[string] {
 	return maps.Keys(p.known)
 }
 
-// sinkStore is the Options.Store of an informer with a Sink. Its cache.Store stays empty.
+// sinkStore is the Options.Store of an informer over a Sink. Its cache.Store stays empty.
 type sinkStore[T Object] struct {
 	cache.Store
 	sink Sink[T]
 }
 
-// String returns the type of the sink, for Health.
+// String returns the type of the sink, which Health shows.
 func (s sinkStore[T]) String() string { return fmt.Sprintf("%T", s.sink) }
 
 // sinkStorage is the storage over a Sink.
@@ -169,8 +168,8 @@ type sinkStorage[T Object] struct {
 	found T                      // in place of the object that find has found; no code keeps it
 }
 
-// identities are the identities of the objects that the sink has, by key. A map of small values with a list beside it takes
-// less memory than a map of identities.
+// identities has the identity of each object that the sink has, by key. A map of small values and a list take less memory
+// than a map of identities.
 type identities struct {
 	places map[string]uint32
 	chunks [][]identity
@@ -214,7 +213,8 @@ func (i *identities) remove(key string) {
 	}
 }
 
-// identity is the UID and the version of an object. Those of an API server fit in.
+// identity is the UID and the version of an object, as an API server makes them. It is zero if they have
+// another form.
 type identity struct {
 	uid     [16]byte
 	version uint64
@@ -268,7 +268,7 @@ func (s *sinkStorage[T]) write(ctx context.Context, c *change[T], now time.Durat
 	return written
 }
 
-// do calls the sink until that works.
+// do repeats call until it succeeds, the sink refuses it, or ctx ends.
 func (s *sinkStorage[T]) do(ctx context.Context, op, key string, now time.Duration, call func() error) error {
 	err := s.attempt(op, key, now, 1, call)
 	if err != nil {
@@ -297,7 +297,8 @@ func (s *sinkStorage[T]) note(key string, uid types.UID, version string) {
 	}
 }
 
-// pack returns an identity from which text makes the same again, or the zero one and false.
+// pack returns an identity for which text returns uid and version, or the zero identity and false if there
+// is none.
 func pack(uid types.UID, version string) (id identity, ok bool) {
 	var err error
 	if id.version, err = strconv.ParseUint(version, 10, 64); err != nil || len(uid) != 36 {

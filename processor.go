@@ -25,13 +25,13 @@ import (
 	"github.com/customcacheinformer/informer/internal/tombstone"
 )
 
-// inheritance is the time after the first watcher in which further watchers still get the
-// deletes that happened while no watcher was registered. The controllers of a manager add
-// their watchers one by one, after the informer has synced.
+// inheritance is how long after the first watcher further watchers still get the deletes that happened
+// while no watcher was registered. The controllers of a manager add their watchers one by one, after the
+// informer has synced.
 const inheritance = time.Minute
 
-// idleSeal is how long the log must have been quiet before the processor releases its
-// last chunk.
+// idleSeal is how long no record must have been appended before the processor releases the last chunk of
+// the log.
 const idleSeal = 10 * time.Second
 
 // informerProcessor owns the event log and the listeners that follow it. It appends each
@@ -47,20 +47,20 @@ type informerProcessor[T Object] struct {
 	observer   *Observer
 	stopwatch.Stopwatch
 
-	// startedCh is closed once the pop and run goroutines of every listener
-	// registered so far are live. CustomCacheInformer.control waits for it.
+	// startedCh is closed once the pop and run goroutines of all listeners registered so far have started.
+	// CustomCacheInformer.control waits for that.
 	startedCh chan struct{}
-	// begun is the log position after the records of all changes that may be in the store.
-	// The apply loop raises it before it touches the store. See state for how a join uses it.
+	// begun is the log position after the records of all changes that may be in the store. The applier
+	// raises it before it writes to the store. See state for its use.
 	begun atomic.Int64
-	// syncedAt is the position of the synced marker, -1 until it is known.
+	// syncedAt is the log position of the synced marker, or -1 until that is known.
 	syncedAt atomic.Int64
-	// filled is closed once the store was read at the start. From then on, seeded shows
-	// whether the store held objects.
+	// filled is closed once the store was read at the start. From then on, seeded is true if the store had
+	// objects.
 	filled chan struct{}
 	seeded bool
-	// draining is closed when the log has its last record. The listeners then deliver the
-	// remaining events, until the time drained.
+	// draining is closed when the log has its last record. Until the time drained, the listeners then
+	// deliver the remaining events.
 	draining chan struct{}
 	drained  time.Duration
 	// spawn starts a goroutine that the processor waits for.
@@ -78,8 +78,8 @@ type informerProcessor[T Object] struct {
 	leaving   *leave                                     // the leave that happens next
 	version   string                                     // what the source was at this version, the store is at the end of the log; "" for none
 
-	// Deletes before the log position inheritUpTo happened while no watcher was registered.
-	// The first watcher after them was added, or started, at the time listening.
+	// Deletes before the log position inheritUpTo happened while no watcher was registered. listening is
+	// when the first watcher after them was added or started.
 	inheritUpTo int64
 	listening   time.Duration
 }
@@ -117,9 +117,9 @@ func newProcessor[T Object](scan index.Scan, own *memory.Store, s stopwatch.Stop
 	return p
 }
 
-// distribute appends records to the log, from which all listeners read them. It never
-// blocks: records that come before the listeners are live wait in the log. After them the store is
-// exactly what the source was at version, which is "" if it is no such state.
+// distribute appends records to the log, from which all listeners read them. It never blocks: records wait
+// in the log if the listeners have not started yet. version is the version at which the source was exactly
+// as the store is after these records, or "" if there is none.
 func (p *informerProcessor[T]) distribute(records []record[T], version string) {
 	now := p.Now()
 	for i := range records {
@@ -133,7 +133,8 @@ func (p *informerProcessor[T]) distribute(records []record[T], version string) {
 	}
 }
 
-// leave notes that objects have left the store. The events of them that wait are not delivered any more.
+// leave notes that the objects with these keys have left the store without deletes. Their waiting events
+// are no longer delivered.
 func (p *informerProcessor[T]) leave(keys map[string]struct{}) {
 	now, records := p.Now(), make([]record[T], 0, len(keys))
 	for key := range keys {
@@ -152,8 +153,8 @@ func (p *informerProcessor[T]) leave(keys map[string]struct{}) {
 	p.log.Append(records)
 }
 
-// fill notes that the store was read at the start, whether it held objects, and the version of the
-// source that they are the state of, "" if that is not known.
+// fill notes that the store was read at the start. seeded is true if it had objects. version is the version
+// of the source whose state they are, or "" if that is not known.
 func (p *informerProcessor[T]) fill(seeded bool, version string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -165,11 +166,12 @@ func (p *informerProcessor[T]) fill(seeded bool, version string) {
 	close(p.filled)
 }
 
-// willSync announces that the synced marker is the next record, so that a listener that
-// joins after the marker does not wait for it.
+// willSync notes that the synced marker will be the next record. A listener that joins after the marker can
+// then add a marker to its state.
 func (p *informerProcessor[T]) willSync() { p.syncedAt.Store(p.log.End()) }
 
-// add registers a listener that begins at the end of the log.
+// add registers a listener that begins at the end of the log. It returns ErrStopped if the informer has
+// stopped.
 func (p *informerProcessor[T]) add(w ResourceWatcher[T], opts WatcherOptions) (*informerProcessorListener[T], error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -207,14 +209,14 @@ func (p *informerProcessor[T]) startLocked(l *informerProcessorListener[T]) {
 	p.spawn(func() { p.live(); defer p.ended(l); run() })
 }
 
-// ended notes that both goroutines of l have ended: run waits for pop.
+// ended notes that both goroutines of l have ended. run ends after pop.
 func (p *informerProcessor[T]) ended(l *informerProcessorListener[T]) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	delete(p.alive, l)
 }
 
-// live notes that a goroutine of a listener runs.
+// live notes that a goroutine of a listener has started.
 func (p *informerProcessor[T]) live() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -231,7 +233,7 @@ func (p *informerProcessor[T]) checkStartedLocked() {
 	}
 }
 
-// remove removes l and ends the ctx of its calls. It does not wait for them.
+// remove removes l and ends the ctx of its calls. It does not wait for these calls.
 func (p *informerProcessor[T]) remove(l *informerProcessorListener[T]) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -257,8 +259,8 @@ func (p *informerProcessor[T]) dropLocked(l *informerProcessorListener[T]) {
 	close(l.stopped)
 }
 
-// shown returns the registered listeners, sorted by name and by the order in which they were
-// added. After the stop it returns the listeners that the stop has removed.
+// shown returns the registered listeners, sorted by name and then in the order in which they were added.
+// After stop it returns the listeners that stop has removed.
 func (p *informerProcessor[T]) shown() []*informerProcessorListener[T] {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -268,7 +270,7 @@ func (p *informerProcessor[T]) shown() []*informerProcessorListener[T] {
 	return p.allLocked()
 }
 
-// lateListeners names the listeners that have not synced, and the calls that they wait for.
+// lateListeners returns the names of the listeners that have not synced, with the calls that they wait for.
 func lateListeners[T Object](listeners []*informerProcessorListener[T]) (late []string) {
 	for _, l := range listeners {
 		if channel.Closed(l.synced) || channel.Closed(l.removed) {
@@ -299,8 +301,8 @@ func byName[T Object](a, b *informerProcessorListener[T]) int {
 	return cmp.Or(strings.Compare(a.opts.Name, b.opts.Name), cmp.Compare(a.number, b.number))
 }
 
-// start starts the listeners. Their watchers are called with ctx. start does not wait until
-// the listeners are live: see startedCh.
+// start starts the listeners. The ctx of their watchers' calls comes from ctx. start does not wait until
+// the goroutines run: see startedCh.
 func (p *informerProcessor[T]) start(ctx context.Context) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -311,9 +313,9 @@ func (p *informerProcessor[T]) start(ctx context.Context) {
 	p.checkStartedLocked()
 }
 
-// run releases the last chunk of the log whenever the log is idle, until ctx ends. Then it
-// waits for the listeners' goroutines and reports the events that watchers did not get. stop
-// must have been called before ctx ends.
+// run releases the last chunk of the log whenever the log is idle, until ctx ends. Then it waits for the
+// listeners' goroutines and reports the events that watchers did not get. stop must be called before ctx
+// ends.
 func (p *informerProcessor[T]) run(ctx context.Context) {
 	for ctx.Err() == nil {
 		select {
@@ -333,8 +335,8 @@ func (p *informerProcessor[T]) run(ctx context.Context) {
 	}
 }
 
-// drain lets the listeners deliver the rest of the log, for up to timeout. run is the ctx of Run,
-// which has ended. No record may be appended after the call.
+// drain lets the listeners deliver the rest of the log, and blocks until they have, or for at most timeout.
+// run is the ctx of Run, which has ended. The log must not get further records.
 func (p *informerProcessor[T]) drain(run context.Context, timeout time.Duration) {
 	if timeout == 0 || errors.Is(context.Cause(run), ErrLeaseLost) {
 		return
@@ -357,8 +359,8 @@ func (p *informerProcessor[T]) drain(run context.Context, timeout time.Duration)
 	}
 }
 
-// sealWhenIdle waits until no record has been appended for idleSeal, and releases the
-// last chunk.
+// sealWhenIdle waits until no record was appended for idleSeal, and then releases the last chunk of the
+// log. It returns early if ctx ends.
 func (p *informerProcessor[T]) sealWhenIdle(ctx context.Context) {
 	ticker := time.NewTicker(idleSeal)
 	defer ticker.Stop()
@@ -392,7 +394,7 @@ func (p *informerProcessor[T]) stop() {
 	}
 }
 
-// underWay names the calls that have not returned: calls of watchers, and reads of the store
+// underWay returns the names of the calls that have not returned: calls of watchers, and reads of the store
 // for a watcher.
 func (p *informerProcessor[T]) underWay() []string {
 	p.mu.Lock()
@@ -410,10 +412,10 @@ func (p *informerProcessor[T]) underWay() []string {
 	return calls
 }
 
-// handled returns between which log positions every delete is handled, and the watchers that may
-// keep tombstones anyway. upTo is the position that all listeners have handled, and -1 if there are no listeners.
-// After the stop, the listeners that it has removed count. after is inheritUpTo as long as a
-// new listener would inherit deletes, and otherwise -1.
+// handled returns two log positions between which every delete is handled, and the watchers that may keep
+// tombstones nevertheless. upTo is the position up to which all listeners have handled the log, or -1 if there
+// are no listeners. After stop, the listeners that stop has removed count. after is inheritUpTo while a new
+// listener would inherit deletes, and otherwise -1.
 func (p *informerProcessor[T]) handled() (after, upTo int64, keepers []tombstone.Keeper) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -437,13 +439,14 @@ func (p *informerProcessor[T]) handled() (after, upTo int64, keepers []tombstone
 	return after, upTo, keepers
 }
 
-// inheritsLocked reports whether a watcher that is added now gets the deletes that happened
-// while no watcher was registered.
+// inheritsLocked reports whether a watcher that is added now would get the deletes that happened while no
+// watcher was registered.
 func (p *informerProcessor[T]) inheritsLocked() bool {
 	return p.tombstones != nil && (p.state == processorNew || p.Now()-p.listening < inheritance)
 }
 
-// watcherName returns the name of w's type, or of the type of the watcher inside it.
+// watcherName returns the name of w's type. For a selection or a handler it returns the name of the type
+// inside.
 func watcherName[T Object](w ResourceWatcher[T]) string {
 	switch w := w.(type) {
 	case selection[T]:

@@ -314,7 +314,7 @@ func checkNamespaces(names []string) error {
 }
 
 // scope is a source with the region that it reads. An informer over several namespaces or clusters has a scope
-// for each. Versions of different namespaces can be compared, but each source may have reached another one.
+// for each. Versions of different namespaces can be compared, but sources differ in how far they are.
 type scope struct {
 	region
 	*source.Source                // nil in the scope of items that come from no source
@@ -431,8 +431,7 @@ func (r *roster) change(come, gone []*scope, running bool) {
 	}
 }
 
-// someOf returns the names of the regions of a set. If there are more than ten, it returns ten and the number
-// of the others.
+// someOf returns the names of the regions of a set: of the first ten, and the number of the others.
 func someOf(set []*scope) string {
 	const shown = 10
 	var names []string
