@@ -13,13 +13,13 @@ import (
 	"github.com/customcacheinformer/informer/internal/stopwatch"
 )
 
-// syncedKey makes a worker call OnSynced. No object has this key.
+// syncedKey is the key in the queue that makes a worker call OnSynced. No object has this key.
 const syncedKey = ""
 
-// crew calls a watcher for several objects at once, but never twice at the same time for one
-// object, and repeats calls that have failed. The waiting events are merged by object. An
-// event that failed is merged with newer ones of its object. client-go's workqueue decides
-// which object is next, and when a retry is due.
+// crew calls a watcher for several objects at the same time, but for each object only once at a time,
+// and repeats calls that have failed. Waiting events are merged by object. A failed event is merged
+// with newer events of its object. client-go's workqueue decides which object is next, and when a retry
+// is due.
 type crew[T Object] struct {
 	listener *informerProcessorListener[T]
 	queue    workqueue.TypedDelayingInterface[string]
@@ -32,8 +32,8 @@ type crew[T Object] struct {
 	blockingSynced int                  // number of entries with blocksSynced
 	draining       bool
 	idle           chan struct{} // closed when the crew is draining and no event waits
-	// abandonedAt is the log position before the first event that gets no retry because the
-	// informer stops.
+	// abandonedAt is the log position before the first event that is not retried because the informer
+	// stops.
 	abandonedAt int64
 }
 
@@ -49,9 +49,9 @@ func newCrew[T Object](l *informerProcessorListener[T]) *crew[T] {
 	return c
 }
 
-// run takes the listener's events and lets the workers handle them. It returns when every
-// event is handled and none can follow, or when the listener is removed and the calls of its
-// watcher have returned.
+// run takes the listener's events and lets the workers handle them. It returns when every event is
+// handled and none can follow, or when the listener is removed and all calls of its watcher have
+// returned.
 func (c *crew[T]) run(ctx context.Context) {
 	c.queue = workqueue.NewTypedDelayingQueue[string]()
 	var workers sync.WaitGroup
@@ -73,8 +73,8 @@ func (c *crew[T]) run(ctx context.Context) {
 	c.waiting, c.listener.ahead = newMergeQueue[T](), ahead{} // the program may keep the Registration
 }
 
-// enqueue adds a segment to the waiting events, and returns how many events were merged
-// away.
+// enqueue adds a segment to the waiting events. It returns how many events will not be delivered
+// because of merging.
 func (c *crew[T]) enqueue(s segment[T]) (away int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -103,8 +103,8 @@ func (c *crew[T]) enqueue(s segment[T]) (away int) {
 	return away
 }
 
-// look drops the events of objects that have left, and returns how many they were. run may be held up, so the workers
-// look, too.
+// look drops the events of objects that have left, and returns how many events it has dropped. The workers call it
+// too, because run may be blocked.
 func (c *crew[T]) look() (away int) {
 	if !c.listener.life.interrupts() {
 		return 0
@@ -114,7 +114,7 @@ func (c *crew[T]) look() (away int) {
 	return c.lookLocked()
 }
 
-// lookLocked is look. All events that wait are older than the leaves that it finds.
+// lookLocked does the work of look. All waiting events are older than the leaves that it finds.
 func (c *crew[T]) lookLocked() (away int) {
 	for _, l := range c.listener.ahead.look() {
 		for key := range l.keys {
@@ -152,8 +152,8 @@ func (c *crew[T]) enqueueEventLocked(r *record[T], at int64) (away int) {
 	return away
 }
 
-// unblockSyncedLocked notes that Synced does not wait for e any more, because an attempt was
-// made or no event is left.
+// unblockSyncedLocked notes that Synced no longer waits for e, because an attempt was made or no event
+// is left.
 func (c *crew[T]) unblockSyncedLocked(e *entry[T]) {
 	if e.blocksSynced {
 		e.blocksSynced = false
@@ -162,15 +162,15 @@ func (c *crew[T]) unblockSyncedLocked(e *entry[T]) {
 	}
 }
 
-// checkSyncedLocked makes a worker call OnSynced if every object of the initial state was
-// attempted.
+// checkSyncedLocked makes a worker call OnSynced if the watcher was called for every object of the
+// initial state.
 func (c *crew[T]) checkSyncedLocked() {
 	if c.markerSeen && c.blockingSynced == 0 {
 		c.queue.Add(syncedKey)
 	}
 }
 
-// work handles one object after the other, until the queue is shut down.
+// work handles one object after another, until the queue is shut down.
 func (c *crew[T]) work(ctx context.Context) {
 	for {
 		key, shutdown := c.queue.Get()
@@ -190,8 +190,8 @@ func (c *crew[T]) work(ctx context.Context) {
 	}
 }
 
-// claim gives the waiting events of an object to the caller, which must call release. It
-// returns nil if there are none, if their retry is not due, or if the listener is removed.
+// claim gives the waiting events of an object to the caller, which must then call release. It returns
+// nil if there are none, if their retry is not due, or if the listener is removed.
 func (c *crew[T]) claim(key string) *entry[T] {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -210,8 +210,7 @@ func (c *crew[T]) claim(key string) *entry[T] {
 	return e
 }
 
-// attempt calls the watcher for the first event of e, which the caller has claimed, and
-// releases e.
+// attempt calls the watcher for the first event of e, and then releases e. The caller has claimed e.
 func (c *crew[T]) attempt(ctx context.Context, e *entry[T]) {
 	l := c.listener
 	event := c.eventToTell(e)
@@ -230,11 +229,11 @@ func (c *crew[T]) attempt(ctx context.Context, e *entry[T]) {
 	l.countMerged(c.release(e, &a, wait, retry, draining))
 }
 
-// eventToTell returns the first event of e in the form in which the watcher must get it. A failed attempt
-// may have taken effect. So if it has given the watcher of a Select an object that is not
-// selected any more, the event is the delete of that object. This is not decided when events
-// are merged, because selected is the program's code, which must not run under the lock, and
-// because the object may be selected again before the attempt.
+// eventToTell returns the event that the watcher must get next for e. Usually that is the first event of
+// e. But a failed attempt may have taken effect. If it has given the watcher of a Select an object that
+// is no longer selected, eventToTell returns a delete of that object. This is not decided when events are
+// merged, because selected is the program's code, which must not run under the lock, and because the
+// object may be selected again before the attempt.
 func (c *crew[T]) eventToTell(e *entry[T]) Event[T] {
 	var none T
 	if s, ok := c.listener.watcher.(selection[T]); ok && e.failedNew != none {
@@ -243,8 +242,8 @@ func (c *crew[T]) eventToTell(e *entry[T]) Event[T] {
 	return e.events[0]
 }
 
-// decideRetry decides whether a failed event is attempted again, and after what wait. During
-// a drain there is no further attempt after the drain's end.
+// decideRetry decides whether another attempt follows a, and after what wait, and sets a.gaveUp and
+// a.stopped. During a drain, no attempt is made that would begin after the drain's end.
 func (c *crew[T]) decideRetry(a *attempt[T]) (wait time.Duration, retry bool) {
 	policy := c.listener.opts.Retry
 	if a.gaveUp = true; a.err == nil || policy == nil || errors.Is(a.err, ErrPermanent) {
@@ -262,11 +261,11 @@ func (c *crew[T]) decideRetry(a *attempt[T]) (wait time.Duration, retry bool) {
 	return wait, true
 }
 
-// reachedLocked returns the log position up to which every event has been handled.
+// reachedLocked returns the log position up to which every event was handled.
 func (c *crew[T]) reachedLocked() int64 { return min(c.waiting.reached(), c.abandonedAt) }
 
-// finishedLocked notes how far every event has been handled. The entries of the initial state are
-// the first in the order.
+// finishedLocked notes up to which log position every event was handled. The entries of the initial
+// state come first in the order.
 func (c *crew[T]) finishedLocked() {
 	if c.stateSeen && c.abandonedAt == math.MaxInt64 && !c.listener.told.Load() {
 		oldest := c.waiting.oldest()
@@ -275,9 +274,9 @@ func (c *crew[T]) finishedLocked() {
 	c.listener.finished(c.reachedLocked())
 }
 
-// release takes back e after an attempt, merges its remaining events with newer ones of the
-// object, and returns how many events were merged away. draining reports whether the drain had
-// begun when the wait was decided. If the drain has begun only since, there is no wait.
+// release takes back e after an attempt and merges its remaining events with newer ones of the object.
+// It returns how many events will not be delivered because of that. draining is true if the drain had
+// begun when the wait was decided. If the drain has begun since then, there is no wait.
 func (c *crew[T]) release(e *entry[T], a *attempt[T], wait time.Duration, retry, draining bool) (away int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -311,8 +310,8 @@ func (c *crew[T]) release(e *entry[T], a *attempt[T], wait time.Duration, retry,
 	return away
 }
 
-// noteAttempt notes that the watcher was called for the first event of e, with told as New. If
-// no retry follows, it drops the event.
+// noteAttempt notes that the watcher was called for the first event of e, with told as New. If retry is
+// false, it drops that event.
 func (e *entry[T]) noteAttempt(told T, retry bool) {
 	var none T
 	e.notBefore = 0
@@ -326,8 +325,8 @@ func (e *entry[T]) noteAttempt(told T, retry bool) {
 	}
 }
 
-// mergeNewerLocked merges the events of newer, which were enqueued while a worker had e, into
-// e. It returns how many events were merged away.
+// mergeNewerLocked merges the events of newer into e. They were enqueued while a worker had e. It
+// returns how many events will not be delivered because of that.
 func (c *crew[T]) mergeNewerLocked(e, newer *entry[T]) (away int) {
 	n, first := len(e.events)+len(newer.events), e.events[0]
 	for _, event := range newer.events {
@@ -338,14 +337,14 @@ func (c *crew[T]) mergeNewerLocked(e, newer *entry[T]) (away int) {
 	return n - len(e.events)
 }
 
-// resetFailures sets the count of failures to 0 if the first event of e is not first any more.
+// resetFailures sets the number of failures to 0 unless first is still the first event of e.
 func (e *entry[T]) resetFailures(first Event[T]) {
 	if len(e.events) == 0 || e.events[0] != first {
 		e.failures = 0
 	}
 }
 
-// drain ends the wait of every retry.
+// drain makes every waiting retry due now.
 func (c *crew[T]) drain() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -363,7 +362,7 @@ func (c *crew[T]) checkIdleLocked() {
 	}
 }
 
-// waitingSince returns when the oldest event was appended to the log, or 0 if none waits.
+// waitingSince returns when the oldest waiting event was appended to the log, or 0 if no event waits.
 func (c *crew[T]) waitingSince() time.Duration {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -381,13 +380,13 @@ func (c *crew[T]) calling() []string {
 	return keys
 }
 
-// healthDepth is how many of the oldest objects health looks at. The workers wait for the
-// lock meanwhile.
+// healthDepth is how many of the oldest objects health looks at. Meanwhile the workers wait for the
+// lock.
 const healthDepth = 1000
 
-// health returns whether a call has lasted for stopwatch.HungCall, whether the oldest waiting
-// event waits for a retry, and the keys of up to limit objects that wait for a retry, the
-// oldest first. It looks at the healthDepth oldest objects only.
+// health returns whether a call has lasted for stopwatch.HungCall, whether the oldest event waits for a
+// retry, and the keys of up to limit objects that wait for a retry, the oldest first. It looks only at
+// the healthDepth oldest objects.
 func (c *crew[T]) health(limit int) (hung, retrying bool, retries []string) {
 	now := c.listener.processor.Now()
 	c.mu.Lock()

@@ -19,10 +19,10 @@ import (
 	"github.com/customcacheinformer/informer/internal/object"
 )
 
-// ownPrefix begins the keys of items that stand for no object.
+// ownPrefix is the prefix of the keys of items without an object.
 const ownPrefix = "\x00"
 
-// itemKind is the kind of change that an item in the queue asks for.
+// itemKind shows what the applier must do for an item of the queue.
 type itemKind uint8
 
 const (
@@ -41,9 +41,9 @@ const (
 	itemCleaned                  // the store has no objects of other namespaces
 )
 
-// item is an entry of the queue. It carries the object with its key, so that the key is
-// computed once, and a link to the next item, so that the version reached is known although
-// items are applied in any order.
+// item is one piece of work for the applier, on its way through the queue. It has the object and its
+// key, so that the key is computed only once. It has a link to the item that entered next, so that the
+// version that is reached is known although items are applied in any order.
 type item[T Object] struct {
 	kind      itemKind
 	broken    bool  // the object is unusable because Transform or the store refused it; the key is valid
@@ -63,8 +63,8 @@ type item[T Object] struct {
 	next      *item[T]      // the item that entered next; protected by gate.mu
 }
 
-// asks reports whether the item asks for a change. An object for which Transform has
-// failed does not.
+// asks reports whether the item may change an object in the store. An object that could not be decoded,
+// or for which Transform has failed, does not.
 func (it *item[T]) asks() bool {
 	switch it.kind {
 	case itemUpsert:
@@ -75,7 +75,7 @@ func (it *item[T]) asks() bool {
 	return false
 }
 
-// changedKey returns the key of the object that the item changes, and "" if it changes none.
+// changedKey returns the key of the object that the item may change, or "" if asks is false.
 func (it *item[T]) changedKey() string {
 	if !it.asks() {
 		return ""
@@ -83,7 +83,7 @@ func (it *item[T]) changedKey() string {
 	return it.key
 }
 
-// version returns the version of the state that the item brings. It is "" if that is not known.
+// version returns the version of the state that the item brings, or "" if it is not known.
 func (it *item[T]) version() string {
 	var none T
 	if it.rv != "" || it.obj == none { // no watcher has the object, or it could not be decoded
@@ -92,8 +92,8 @@ func (it *item[T]) version() string {
 	return it.obj.GetResourceVersion()
 }
 
-// contents is what a complete list has. A delete that follows from the list happened at its version
-// or before.
+// contents describes a complete list. A delete that follows from the list happened at its version or
+// before.
 type contents struct {
 	*object.Keys
 	version string
@@ -101,7 +101,7 @@ type contents struct {
 	left    bool                  // there is no list: the source is gone
 }
 
-// unread returns the contents of a source that is gone: none.
+// unread returns the contents of a list without objects, for a source that is gone.
 func unread(s *scope) *contents {
 	if s.leave == LeaveSilently {
 		return &contents{has: func(string) bool { return false }}
@@ -119,7 +119,7 @@ func (c *contents) lacks(key string) itemKind {
 	return itemGone
 }
 
-// itemKey returns the key of an entry of the queue.
+// itemKey returns the key under which client-go's queue keeps an item.
 func itemKey[T Object](obj any) (string, error) {
 	it, ok := obj.(*item[T])
 	switch {
@@ -132,7 +132,7 @@ func itemKey[T Object](obj any) (string, error) {
 	return "", fmt.Errorf("%T is no item of the queue", obj)
 }
 
-// change is the change that an item stands for, with the decision about it.
+// change is an item with the state before it and the decision about it.
 type change[T Object] struct {
 	*item[T]
 	stored found[T] // the state of the store before the change
@@ -142,11 +142,11 @@ type change[T Object] struct {
 	ends  bool // the stored object no longer exists: it was deleted, and perhaps created again
 }
 
-// found is the result of looking up a key in a store.
+// found is the result of a lookup of a key in a store.
 type found[T Object] struct {
 	obj    T
 	exists bool
-	// known is true if watchers may know an object with the key, whose UID is uid.
+	// known is true if watchers may know an object with the key. uid is the UID of that object.
 	known bool
 	uid   types.UID
 	// doubtful is true if the version of obj may belong to a state that the server has lost.
@@ -167,19 +167,19 @@ func (w write) String() string {
 	return [...]string{writeNothing: "nothing", writeAdd: "add", writeUpdate: "update", writeDelete: "delete"}[w]
 }
 
-// decider decides the write and the events of a change. It owns no goroutine and does not use
-// the store.
+// decider decides which write and which events a change leads to. It does not use the store, and owns
+// no goroutine.
 type decider[T Object] struct {
 	// bareObject makes an object that has only a key and a UID.
 	bareObject func(key string, uid types.UID) T
-	// handlers is true if the log must also have what only client-go's handlers get: the
-	// objects that a list finds unchanged.
+	// handlers is true if the log must also have the objects that a list finds unchanged. Only
+	// client-go's handlers get these.
 	handlers atomic.Bool
 	// finals is true if the log must have the final state of each deleted object.
 	finals atomic.Bool
 }
 
-// decide sets the write of a change, and appends the events of the change to records.
+// decide sets write, after and ends of a change, and appends the events of the change to records.
 func (d *decider[T]) decide(c *change[T], records []record[T]) []record[T] {
 	from := len(records)
 	switch c.kind {
@@ -259,23 +259,22 @@ func (d *decider[T]) upsert(c *change[T], records []record[T]) []record[T] {
 	return append(records, record[T]{event: Event[T]{Old: old, New: c.obj, Type: EventUpdated}})
 }
 
-// unchanged reports whether a listed object is equal to the stored one. The same version proves
-// that, unless the version may belong to a state that the server has lost because it was
-// restored from a backup. In that case the contents are compared.
+// unchanged reports whether a listed object is equal to the stored one. If both have the same version,
+// they are equal, unless the server was restored from a backup and has lost the state of that version.
+// If that is possible, unchanged compares the contents.
 func (c *change[T]) unchanged() bool {
 	old := c.stored.obj
 	return sameVersion(old, c.obj) && (!c.restored && !c.stored.doubtful || equal(old, c.obj))
 }
 
-// equal reports whether two objects are equal. It returns false for objects that cannot be compared:
-// DeepEqual panics if a type has fields that are not exported, as protobuf messages have.
+// equal reports whether two objects are equal. It returns false if they cannot be compared: DeepEqual
+// panics for types with fields that are not exported, such as protobuf messages.
 func equal(a, b any) (is bool) {
 	defer func() { _ = recover() }()
 	return equality.Semantic.DeepEqual(a, b)
 }
 
-// recreated reports whether two objects of one key are different objects: the first was
-// deleted, and the second created under the same name.
+// recreated reports whether a was deleted and b was created under the same name.
 func recreated[T Object](a, b T) bool {
 	return a.GetUID() != "" && b.GetUID() != "" && a.GetUID() != b.GetUID()
 }
@@ -285,7 +284,7 @@ func sameVersion[T Object](a, b T) bool {
 		a.GetResourceVersion() != "" && a.GetResourceVersion() == b.GetResourceVersion()
 }
 
-// The log of an informer, instantiated for its records.
+// These are the types of package eventlog for the records of an informer.
 type (
 	segment[T Object] = eventlog.Segment[record[T]]
 	cursor[T Object]  = eventlog.Cursor[record[T]]
@@ -305,7 +304,7 @@ const (
 	recordVersion            // key is the version up to which the source is delivered, "" for none; see version.Follower
 )
 
-// record is an entry of the log. It is written once and shared by all listeners.
+// record is an entry of the event log. It is written once, and all listeners read it.
 type record[T Object] struct {
 	key       string // of the object in the store
 	event     Event[T]
@@ -326,7 +325,7 @@ func countEvents[T Object](records []record[T]) int {
 	return n
 }
 
-// bareObject returns an object that has only a key and a UID.
+// bareObject returns an object with only a namespace, a name and a UID.
 func bareObject[T Object](key string, uid types.UID) T {
 	var obj AnyObject = &metav1.PartialObjectMetadata{}
 	if t := reflect.TypeFor[T](); t.Kind() == reflect.Pointer {
@@ -343,14 +342,13 @@ func identify(obj AnyObject, key string, uid types.UID) {
 	obj.SetUID(uid)
 }
 
-// newer reports whether a version comes after a stored one. A version that cannot be
-// compared counts as newer.
+// newer reports whether version is higher than stored. It returns true if they cannot be compared.
 func newer(version, stored string) bool {
 	order, err := resourceversion.CompareResourceVersion(version, stored)
 	return err != nil || order > 0
 }
 
-// reached reports whether version now is at or past version want.
+// reached reports whether now is at least want. It returns an error if they cannot be compared.
 func reached(now, want string) (bool, error) {
 	if now == "" {
 		return false, nil
@@ -359,8 +357,8 @@ func reached(now, want string) (bool, error) {
 	return order >= 0, err
 }
 
-// void replaces all records except markers by void ones. The records cannot be removed, because
-// the processor's position begun includes them already.
+// void replaces all records except markers by void records. The records cannot be removed, because the
+// processor's position begun already includes them.
 func void[T Object](records []record[T]) {
 	for i := range records {
 		if records[i].kind != recordMarker {
@@ -369,8 +367,8 @@ func void[T Object](records []record[T]) {
 	}
 }
 
-// voidLast makes the last events of each key void, as many as counts has. Earlier ones of the key stay: in a batch, the first
-// insert of a key may have worked.
+// voidLast makes the last counts[key] events of each key void. Earlier events of the key stay: in a batch, the first insert
+// of a key may have worked.
 func voidLast[T Object](records []record[T], counts map[string]int) {
 	for n := len(records) - 1; n >= 0; n-- {
 		if r := &records[n]; r.isEvent() && counts[r.key] > 0 {
@@ -380,7 +378,8 @@ func voidLast[T Object](records []record[T], counts map[string]int) {
 	}
 }
 
-// takeLast takes the last elements of each key out of s, as many as counts has.
+// takeLast removes the last counts[key] elements of each key from s. It returns the other elements, and
+// those that it has removed, both in their order.
 func takeLast[E any](s []E, counts map[string]int, key func(E) string) (rest, taken []E) {
 	rest = s
 	for n, e := range slices.Backward(s) {

@@ -20,13 +20,13 @@ import (
 	"github.com/customcacheinformer/informer/internal/tombstone"
 )
 
-// durablePace limits a batch to as many records as RealFIFO returns items at once. There is no
-// limit in time: a durable store commits slowly, and the items that arrive during a commit form
+// durablePace limits a batch to 1,000 records, the number of items that RealFIFO returns at once. There
+// is no limit in time: a durable store commits slowly, and the items that arrive during a commit form
 // the next batch.
 var durablePace = pace{records: 1000, time: math.MaxInt64}
 
-// durableStore is the storage over a Durable. It collects changes in a batch, and gives
-// them to the store in one Apply, with the bookmark that is true after them.
+// durableStore is the storage over a Durable. It collects changes in a batch, and calls Apply once with
+// all of them and the bookmark that is correct after them.
 type durableStore[T Object] struct {
 	*access[T]
 	durable    Durable
@@ -53,11 +53,11 @@ func newDurableStore[T Object](a *access[T], durable Durable, several bool, scop
 	}
 }
 
-// claimed has the Durables over which informers run, and the names of these.
+// claimed maps each Durable over which an informer runs to the name of that informer.
 var claimed sync.Map
 
-// claim makes sure that no other informer runs over a Durable, until release is called. It
-// returns an error if one does.
+// claim returns an error if another informer runs over d. Otherwise no other informer can run over d
+// until release is called.
 func claim(d Durable, informer string) (release func(), err error) {
 	if d == nil || !reflect.ValueOf(d).Comparable() {
 		return func() {}, nil
@@ -68,8 +68,8 @@ func claim(d Durable, informer string) (release func(), err error) {
 	return func() { claimed.Delete(d) }, nil
 }
 
-// open reads the bookmark and the tombstones. It reads all objects only if the informer must
-// index them. If the store has indexes of its own, open reads only the first page.
+// open reads the bookmark and the tombstones. It also reads all objects to index them, or only the
+// first page if the store has indexes of its own.
 func (d *durableStore[T]) open(ctx context.Context) (versions map[string]string, ok bool) {
 	if !d.recall(ctx) || !d.load(ctx, d.index.Native(), func(string, T) {}) {
 		return nil, false
@@ -79,7 +79,7 @@ func (d *durableStore[T]) open(ctx context.Context) (versions map[string]string,
 
 func (d *durableStore[T]) hasForeign() bool { return d.foreign }
 
-// recall reads the bookmark and the tombstones.
+// recall reads the bookmark and the tombstones. It returns false if ctx ended first.
 func (d *durableStore[T]) recall(ctx context.Context) bool {
 	var tombs object.Entries
 	if !d.insistOnReading(ctx, "resume", func() (err error) { d.bookmark, err = d.durable.Resume(ctx); return err }) ||
@@ -136,8 +136,8 @@ func (d *durableStore[T]) pass(it *item[T]) {
 	d.access.pass(it)
 }
 
-// commit gives the batch to the store, with retry. Once it has returned stopped, it never
-// calls Apply again: a later bookmark would cover the lost changes of this batch.
+// commit gives the batch to the store, and retries if that fails. Once it has returned stopped, it
+// never calls Apply again, because a later bookmark would cover the lost changes of this batch.
 func (d *durableStore[T]) commit(ctx context.Context) outcome {
 	if d.over {
 		return stopped
@@ -193,7 +193,7 @@ func (d *durableStore[T]) commit(ctx context.Context) outcome {
 	return written
 }
 
-// clear begins an empty batch.
+// clear begins a new batch.
 func (d *durableStore[T]) clear() {
 	for s, p := range d.places {
 		d.before[s] = *p
@@ -203,8 +203,9 @@ func (d *durableStore[T]) clear() {
 	clear(d.next)
 }
 
-// rewind returns to the places before the batch. The batch is applied again in halves, and one half
-// may have no item of some source: its bookmark must not claim that the store has the other half.
+// rewind sets places to what they were before the batch. The batch is then applied again in halves. One
+// half may have no item of some source, and its bookmark must not claim that the store has the items of
+// the other half.
 func (d *durableStore[T]) rewind() {
 	for s, p := range d.places {
 		if before, known := d.before[s]; known {
@@ -215,7 +216,7 @@ func (d *durableStore[T]) rewind() {
 	}
 }
 
-// changes returns the batch in the form that Apply takes, and the tombstones that it creates.
+// changes returns the batch as arguments for Apply, and the tombstones that it creates.
 func (d *durableStore[T]) changes() (all []Change, deleted []tombstone.ID) {
 	for i := range d.batch {
 		c := &d.batch[i]
@@ -233,15 +234,15 @@ func (d *durableStore[T]) changes() (all []Change, deleted []tombstone.ID) {
 	return all, deleted
 }
 
-// told notes the log position of the committed deletes. Their tombstones can be removed once
-// every watcher has handled that position.
+// told notes the log position of the committed deletes. Their tombstones can be removed once every
+// watcher has handled all events up to that position.
 func (d *durableStore[T]) told(position int64, _ string) {
 	d.tombstones.Add(d.deleted, position)
 	d.deleted = d.deleted[:0]
 }
 
-// keys reads the store page by page, with retry. Keys that begin alike follow each other, so it
-// reads only the part of the store with those of the prefix.
+// keys reads the store page by page, with retry. The store is in the order of its keys, so keys reads
+// only the part with the prefix.
 func (d *durableStore[T]) keys(ctx context.Context, prefix string) iter.Seq[string] {
 	return func(yield func(string) bool) {
 		for after, more := prefix, true; more; {
@@ -266,8 +267,8 @@ func (d *durableStore[T]) forget(ctx context.Context) {
 	}
 }
 
-// close makes one attempt to forget tombstones. The next start delivers the deletes of the
-// tombstones that are left.
+// close makes one attempt to forget the tombstones that are no longer needed. The next start delivers
+// the deletes of all tombstones that are left.
 func (d *durableStore[T]) close(ctx context.Context) {
 	due := d.tombstones.Due()
 	if len(due) == 0 {
@@ -281,23 +282,23 @@ func (d *durableStore[T]) close(ctx context.Context) {
 	}
 }
 
-// mark is what a bookmark has of the source of a region.
+// mark is the entry of a bookmark for one region.
 type mark struct {
 	Version string    `json:"version,omitempty"` // at which the source goes on, "" if it must list
 	UID     types.UID `json:"uid,omitempty"`     // of the cluster
 	Leaves  Leave     `json:"leaves,omitempty"`  // how the cluster leaves, 0 if it does not
 }
 
-// anyRegion is the name under which a bookmark of clusters notes that the store may hold other objects. No cluster has it.
+// anyRegion is the name in a bookmark of clusters which shows that the store may have objects of other regions. No cluster
+// has this name.
 const anyRegion = ""
 
-// readBookmark finds out from the bookmark of the store where it stands. It reports whether the
-// store may hold objects of regions that the informer does not read.
+// readBookmark sets the places of all sources from the bookmark of the store. It reports whether the
+// store may have objects of regions that the informer does not read.
 //
-// The bookmark of an informer over all namespaces is a resourceVersion. For an informer over
-// some namespaces it is a JSON object: the version of each namespace, "" for one that must be
-// listed. For clusters, it is a JSON object with the mark of each. It names all namespaces or clusters of which the
-// store may hold objects.
+// The bookmark of an informer over all namespaces is a resourceVersion. For some namespaces it is a JSON object
+// with the version of each, or "" for a namespace that must be listed. For clusters it is a JSON object with the
+// mark of each. A JSON object names all namespaces or clusters that may have objects in the store.
 func (d *durableStore[T]) readBookmark() (foreign bool) {
 	marks := map[string]mark{}
 	switch {
@@ -329,8 +330,8 @@ func (d *durableStore[T]) readBookmark() (foreign bool) {
 	return foreign || len(others) > 0
 }
 
-// nextBookmark returns the bookmark that is true after the batch. Unless the regions are clusters, it is "", like that of a store
-// that must be listed, while the store may hold objects of other namespaces.
+// nextBookmark returns the bookmark that is correct after the batch. While the store may have objects of other namespaces, it
+// returns "", so that the next start lists. For clusters, the bookmark notes this instead.
 func (d *durableStore[T]) nextBookmark() string {
 	marks := d.marks()
 	if d.recalled != nil {
@@ -356,7 +357,8 @@ func (d *durableStore[T]) nextBookmark() string {
 	return encode(versions)
 }
 
-// decode returns what a bookmark has of each region, and nil for a bookmark of another kind.
+// decode returns the values of the regions in a bookmark, or nil if it is not a JSON object with such
+// values.
 func decode[V any](bookmark string) (marks map[string]V) {
 	if json.Unmarshal([]byte(bookmark), &marks) != nil {
 		return nil
@@ -381,7 +383,7 @@ func (d *durableStore[T]) drop(of *scope) {
 	delete(d.before, of)
 }
 
-// marks returns the mark of each region of which the store may have objects.
+// marks returns the mark of each region that may have objects in the store.
 func (d *durableStore[T]) marks() map[string]mark {
 	marks := map[string]mark{}
 	maps.Copy(marks, d.kept)
@@ -400,7 +402,7 @@ func (d *durableStore[T]) marks() map[string]mark {
 	return marks
 }
 
-// versions returns the version at which each source can continue, "" for one that must list.
+// versions returns, by region, the version at which each source can continue, or "" if it must list.
 func (d *durableStore[T]) versions() map[string]string {
 	versions := map[string]string{}
 	for name, m := range d.marks() {

@@ -11,9 +11,10 @@ import (
 	"github.com/customcacheinformer/informer/internal/retry"
 )
 
-// join returns the state as of the listener's cursor, which was taken when the listener
-// was added. If the synced marker lies before the cursor, the state ends with it. join
-// returns false if the listener was removed before the state was read.
+// join returns the state at the listener's cursor, which was made when the listener was added. If the
+// synced marker lies before the cursor, the state ends with a marker. join returns false if the
+// listener was removed before the state was read. It returns a nil state and true if the informer stops
+// first.
 func (l *informerProcessorListener[T]) join(ctx context.Context) (*state[T], bool) {
 	p := l.processor
 	select {
@@ -47,14 +48,14 @@ func (l *informerProcessorListener[T]) join(ctx context.Context) (*state[T], boo
 	return s, ok
 }
 
-// markState adds the synced marker if it lies before the position of the state.
+// markState adds the synced marker to the state if the marker of the log lies before the position of
+// the state.
 func (l *informerProcessorListener[T]) markState(s *state[T]) {
 	at := l.processor.syncedAt.Load()
 	s.marker = at >= 0 && at < s.end
 }
 
-// sync ends the initial state: it calls OnSynced and closes synced, unless the listener was
-// removed.
+// sync calls OnSynced and closes synced, unless the listener was removed.
 func (l *informerProcessorListener[T]) sync(ctx context.Context) {
 	if l.life.removed() {
 		return
@@ -69,8 +70,9 @@ func (l *informerProcessorListener[T]) sync(ctx context.Context) {
 	}
 }
 
-// joinOwn returns the state that the own store had when the listener was added. Its position may lie after the
-// listener's cursor, because the store gets a batch shortly before the log does. The cursor moves there.
+// joinOwn returns the state that the own store had when the listener was added. The position of the state may
+// lie after the listener's cursor, because the store gets a batch shortly before the log does. joinOwn waits
+// for the log and moves the cursor there. It returns false if the listener is removed first.
 func (l *informerProcessorListener[T]) joinOwn() (*state[T], bool) {
 	at := momentOf(l.first)
 	s := &state[T]{since: l.processor.Now(), origin: OriginInitial, end: max(at.end, l.cursor.Position()), keyed: l.crew != nil || l.processor.clusters, clusters: l.processor.clusters, walk: l.first.Walk()}
@@ -90,7 +92,7 @@ func (l *informerProcessorListener[T]) joinOwn() (*state[T], bool) {
 	return s, true
 }
 
-// skip moves the cursor to a position, which the log has reached.
+// skip moves the cursor to a position that the log has reached.
 func (l *informerProcessorListener[T]) skip(to int64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -100,8 +102,8 @@ func (l *informerProcessorListener[T]) skip(to int64) {
 	l.counts.read.Store(l.cursor.Events())
 }
 
-// readDeletes puts the deletes that the listener inherits into the state. It returns false if
-// they could not be read.
+// readDeletes puts the deletes that the listener inherits into the state. It returns false if the
+// listener is removed or the informer stops first.
 func (l *informerProcessorListener[T]) readDeletes(ctx context.Context, s *state[T]) bool {
 	if s.inherit = l.inheritUpTo >= 0; !s.inherit {
 		return true
@@ -112,15 +114,14 @@ func (l *informerProcessorListener[T]) readDeletes(ctx context.Context, s *state
 	}, s)
 }
 
-// snapshot returns the state as of the listener's cursor, with its first page. It takes
-// no lock that the apply loop would have to wait for, so a store that hangs holds up
-// this listener alone.
+// snapshot returns the state at the listener's cursor, with its first page. It holds no lock for which
+// the applier would have to wait, so a store that hangs delays only this listener.
 func (l *informerProcessorListener[T]) snapshot(ctx context.Context, origin Origin) (*state[T], bool) {
 	s := l.newState(origin)
 	return s, l.nextPage(ctx, s)
 }
 
-// snapshotOwn returns the state of the own store, and nil if the store has changes that the log does not have yet.
+// snapshotOwn returns the state of the own store, or nil if the store has changes that the log does not have yet.
 func (l *informerProcessorListener[T]) snapshotOwn(origin Origin) *state[T] {
 	v, at := l.processor.own.Snapshot(), l.cursor.Position()
 	if momentOf(v).end > at {
@@ -129,13 +130,13 @@ func (l *informerProcessorListener[T]) snapshotOwn(origin Origin) *state[T] {
 	return &state[T]{since: l.processor.Now(), origin: origin, end: at, keyed: l.crew != nil || l.processor.clusters, clusters: l.processor.clusters, walk: v.Walk()}
 }
 
-// newState returns a state as of the listener's cursor, without any page. It must be called
-// before the store is read, because the cursor may move on during the read.
+// newState returns a state at the listener's cursor, without any page. It must be called before the
+// store is read, because the cursor may move during the read.
 func (l *informerProcessorListener[T]) newState(origin Origin) *state[T] {
 	return &state[T]{since: l.processor.Now(), origin: origin, end: l.cursor.Position(), keyed: l.crew != nil || l.processor.clusters, clusters: l.processor.clusters, log: l.cursor.Clone(), more: true}
 }
 
-// nextPage reads the next page of a state, which no other goroutine may use until it returns.
+// nextPage reads the next page of a state. No other goroutine may use the state until nextPage returns.
 // It returns false if the listener is removed or the informer stops before the page is read.
 func (l *informerProcessorListener[T]) nextPage(ctx context.Context, s *state[T]) bool {
 	var (
@@ -168,8 +169,8 @@ func (l *informerProcessorListener[T]) nextPage(ctx context.Context, s *state[T]
 	return true
 }
 
-// readStore repeats read until it succeeds, the listener is removed or the informer stops. It
-// reports whether read has succeeded.
+// readStore repeats read until it succeeds, the listener is removed or the informer stops. It reports
+// whether read succeeded.
 func (l *informerProcessorListener[T]) readStore(ctx context.Context, op string, read func() error, s *state[T]) bool {
 	return retry.Do(func() error {
 		l.listing.Store(true)
@@ -186,9 +187,9 @@ func (l *informerProcessorListener[T]) readStore(ctx context.Context, op string,
 	}) == nil
 }
 
-// rest waits between two attempts to read the store. Meanwhile the backlog and the state follow
-// the log, so that the log need not be kept for them. rest returns false if the listener is
-// removed or the informer stops.
+// rest waits between two attempts to read the store. Meanwhile the backlog and the state follow the
+// log, so that memory for the log is released. rest returns false if the listener is removed or the
+// informer stops.
 func (l *informerProcessorListener[T]) rest(ctx context.Context, pause time.Duration, s *state[T]) bool {
 	timer := time.NewTimer(pause)
 	defer timer.Stop()
@@ -208,17 +209,16 @@ func (l *informerProcessorListener[T]) rest(ctx context.Context, pause time.Dura
 	return true
 }
 
-// state is the state of the store as of a log position. A listener that joins or is resynced
-// delivers this state before it continues with the log. The state is read from the store page by
-// page, while the store changes. Its records are made only when they are taken, so a large
-// state costs little more than the listing. It owns no goroutine.
+// state is the state of the store at a log position. A listener that joins or is resynced delivers this
+// state before it continues with the log. The state is read from the store page by page, while the
+// store changes. Its records are made only when they are taken, so a large state needs little more
+// memory than its pages. It owns no goroutine.
 //
-// A page is listed later than the position, so it may contain newer changes. All of these
-// changes are in the log up to the processor's position begun. If the log has changed an object
-// after the position, the state has the Old of the first such event instead of the listed
-// object. Each page has later keys than the page before. A change to an object of an earlier
-// page therefore reaches the watcher as an event, and a change to an object of a later page is
-// undone when that page is read.
+// A page is read later than the log was at the position, so it may contain newer changes. All of these
+// changes are in the log up to the processor's position begun. If the log has an event of an object
+// after the position, the state has Old of the first such event instead of the listed object. Each page
+// has higher keys than the page before. So a change to an object of an earlier page reaches the watcher
+// as an event, and a change to an object of a later page is undone when that page is read.
 type state[T Object] struct {
 	since   time.Duration
 	origin  Origin
@@ -247,7 +247,8 @@ type state[T Object] struct {
 	version string // the version of the state that a follower gets, "" for none
 }
 
-// left returns how many objects of the pages read so far are not taken yet.
+// left returns how many objects of the pages that were read are not taken yet. It returns 0 for a nil
+// state.
 func (s *state[T]) left() int64 {
 	if s == nil {
 		return 0
@@ -255,8 +256,8 @@ func (s *state[T]) left() int64 {
 	return int64(s.deletes.Len() + s.walk.Len() + s.listed.Len() + len(s.changed))
 }
 
-// setPage takes the page of listed objects that ends with the key last. last is empty
-// for the last page. The log must have been followed up to begun.
+// setPage sets the current page to listed, which ends with the key last. For the last page, last is "".
+// The caller must have followed the log up to begun.
 func (s *state[T]) setPage(listed object.Entries, last string) {
 	for key := range s.before {
 		if key <= s.last {
@@ -280,7 +281,7 @@ func (s *state[T]) close() {
 	s.log = nil
 }
 
-// follow reads the next records of the log, and reports whether there were any.
+// follow reads the next records of the log, and returns false if there are none.
 func (s *state[T]) follow() bool {
 	seg, ok := s.log.Next(maxChunk)
 	if ok {
@@ -289,13 +290,13 @@ func (s *state[T]) follow() bool {
 	return ok
 }
 
-// followLog reads all records of the log. After that, the log need not keep them for the state.
+// followLog reads all records of the log, so that the log need not keep them for the state.
 func (s *state[T]) followLog() {
 	for s.log != nil && s.follow() {
 	}
 }
 
-// undo notes each object as it was before its first event.
+// undo notes how each object was before its first event after the position.
 func (s *state[T]) undo(records []record[T]) {
 	for i := range records {
 		r := &records[i]
@@ -316,11 +317,11 @@ func (s *state[T]) undo(records []record[T]) {
 	}
 }
 
-// stateChunk is how many objects of a state run takes at a time. When many watchers join at
-// once, the rest of the informer waits for a processor while one of them gets this many.
+// stateChunk is how many objects of a state run takes at a time. When many watchers join at once, the
+// rest of the informer waits for a CPU while one of them gets this many objects.
 const stateChunk = 32
 
-// next returns the next part of the page, or false after the last.
+// next returns the next part of the current page, or false if there is none.
 func (s *state[T]) next() (segment[T], bool) {
 	if s.inherit {
 		return s.nextDeletes(), true
@@ -360,8 +361,8 @@ func (s *state[T]) next() (segment[T], bool) {
 	return segment[T]{Records: records, Events: countEvents(records), End: s.end, AsOf: s.end}, true
 }
 
-// nextDeletes returns the next part of the deletes, which may be empty. The last part
-// ends at the position of the state.
+// nextDeletes returns the next part of the inherited deletes, which may be empty. The last part ends at
+// the position of the state.
 func (s *state[T]) nextDeletes() segment[T] {
 	n := min(s.deletes.Len(), maxChunk)
 	part := segment[T]{Events: n, End: -1, AsOf: s.end}
@@ -377,15 +378,14 @@ func (s *state[T]) nextDeletes() segment[T] {
 	return part
 }
 
-// walked returns the next object of a snapshot, and false if it is no T.
+// walked returns the next object of the snapshot, or false if that is not a T.
 func (s *state[T]) walked() (object.Entry, T, bool) {
 	key, raw, _ := s.walk.Next()
 	obj, ok := raw.(T)
 	return object.Keyed(key, raw), obj, ok
 }
 
-// isChanged reports whether the log has changed a listed object since the position of the
-// state.
+// isChanged reports whether the log has an event of a listed object after the position of the state.
 func (s *state[T]) isChanged(e object.Entry) bool {
 	if len(s.before) == 0 {
 		return false
@@ -395,8 +395,8 @@ func (s *state[T]) isChanged(e object.Entry) bool {
 	return changed
 }
 
-// untold returns how many events of the pages read so far are not taken yet. Unlike left, it
-// is exact, and it takes time for each object. The state cannot be used afterwards.
+// untold returns how many events of the pages that were read are not taken yet. Unlike left it is
+// exact, but it takes time for each object. The state cannot be used afterwards.
 func (s *state[T]) untold() int64 {
 	n := s.deletes.Len() + len(s.changed)
 	for s.walk.Len() > 0 {
@@ -425,7 +425,7 @@ func (s *state[T]) record(stored object.Entry, obj T) record[T] {
 	return record[T]{key: key, event: e, since: s.since}
 }
 
-// clusterOf returns the cluster of a key, nil if it has none.
+// clusterOf returns the cluster of a key, or nil if it has none.
 func (s *state[T]) clusterOf(key string) *Cluster {
 	if !s.clusters {
 		return nil
