@@ -19,10 +19,9 @@ import (
 	"github.com/customcacheinformer/informer/internal/memory"
 )
 
-// applier takes items from the queue, applies them to the store one by one, and then publishes
-// their events. It is one goroutine and holds no lock while it works. It decides only once what
-// a change is, from a read of the store that succeeded. After that it retries only the write,
-// until the write succeeds or the informer stops.
+// applier takes items from the queue, applies them to the store one by one, and then publishes their events. It works
+// in one goroutine, without a lock. It decides only once what a change is, after a read of the store that succeeded.
+// After that it retries only the write, until the write succeeds or the informer stops.
 type applier[T Object] struct {
 	gate      *gate[T]
 	storage   storage[T]
@@ -42,7 +41,7 @@ type applier[T Object] struct {
 	popped   []*item[T] // the items that were taken from the queue
 	current  change[T]  // the change in progress; a field, so that it is not allocated for each item
 
-	// Changes that are not published yet.
+	// These fields are about changes that are not published yet.
 	records    []record[T]
 	done       int           // records[:done] belong to finished items, the rest to the item in progress
 	since      time.Duration // when the first of these changes was begun
@@ -92,8 +91,8 @@ func newApplier[T Object](in *gate[T], p *informerProcessor[T], store cache.Stor
 
 func (a *applier[T]) memory() MemoryHealth { return a.weighing.memory(a.gate.mostOfLists(0)) }
 
-// open reads the store at the start, before any item is applied, and finds out where each source continues. It returns false
-// if ctx ended first.
+// open reads the store at the start, before any item is applied, and finds out at which version each source continues. It
+// returns false if ctx ended first.
 func (a *applier[T]) open(ctx context.Context) bool {
 	known, ok := a.storage.open(ctx)
 	if !ok {
@@ -138,7 +137,7 @@ func (a *applier[T]) run(ctx context.Context) {
 	a.tell(ctx)
 }
 
-// pop takes all items out of the queue, and waits until there is one. It returns false if the queue is closed.
+// pop waits until the queue has an item, and takes all items out of it. It returns false if the queue is closed.
 func (a *applier[T]) pop() (ok bool) {
 	clear(a.popped)
 	popped, err := a.gate.pop(a.popped[:0])
@@ -146,8 +145,8 @@ func (a *applier[T]) pop() (ok bool) {
 	return err == nil
 }
 
-// apply applies one item. Before that it publishes the earlier items, if there are enough of
-// them or they have waited long enough. It returns false if ctx ended first.
+// apply applies one item. First it publishes the earlier items if there are enough of them or they have
+// waited long enough. It returns false if ctx ended first.
 func (a *applier[T]) apply(ctx context.Context, it *item[T]) bool {
 	now := a.processor.Now()
 	if len(a.records) == 0 {
@@ -174,14 +173,14 @@ func (a *applier[T]) apply(ctx context.Context, it *item[T]) bool {
 	return it.listing == nil || a.deleteUnlisted(ctx, it)
 }
 
-// gathers reports whether an item of a first list is published together with those before it, although they are more
-// than the pace allows.
+// gathers reports whether an item of a first list may join the unpublished items before it although the pace allows
+// no more.
 func (a *applier[T]) gathers(it *item[T]) bool {
 	return a.gate.gathers && it.listed && it.scope.isLate() && len(a.records) < a.part
 }
 
-// resize chooses the size of the next part of a first list by the time that the store took for one. An index function may
-// be slow.
+// resize chooses the size of the next part of a first list from the time that the store took for the last part, because
+// index functions may be slow.
 func (a *applier[T]) resize(took time.Duration) {
 	switch {
 	case took > 2*partTime:
@@ -191,7 +190,7 @@ func (a *applier[T]) resize(took time.Duration) {
 	}
 }
 
-// change makes the change that an item stands for. It returns false if ctx ended first.
+// change applies the change of an item to the store. It returns false if ctx ended first.
 func (a *applier[T]) change(ctx context.Context, it *item[T], now time.Duration) bool {
 	it.scope.changed.Raise(it.version())
 	stored, err := a.storage.find(ctx, it, now)
@@ -224,7 +223,8 @@ func (a *applier[T]) change(ctx context.Context, it *item[T], now time.Duration)
 	return true
 }
 
-// deleteUnlisted deletes every known object that a list does not have.
+// deleteUnlisted deletes every known object of the region of a list that the list does not have. It
+// returns false if ctx ended first.
 func (a *applier[T]) deleteUnlisted(ctx context.Context, list *item[T]) bool {
 	listed := list.listing
 	list.listing = nil // the item may be applied a second time, see splitUp
@@ -233,14 +233,15 @@ func (a *applier[T]) deleteUnlisted(ctx context.Context, list *item[T]) bool {
 	})
 }
 
-// deleteForeign deletes the objects that an earlier informer has left in the store, and that
-// are in none of the namespaces of this one.
+// deleteForeign deletes the objects that an earlier informer has left in the store and that belong to
+// none of this informer's regions. It returns false if ctx ended first.
 func (a *applier[T]) deleteForeign(ctx context.Context) bool {
 	return a.deleteUnless(ctx, a.gate.own, &contents{}, a.gate.covers) && a.tell(ctx) &&
 		a.apply(ctx, &item[T]{kind: itemCleaned, own: true, scope: a.gate.own})
 }
 
-// deleteUnless deletes every known object except those that stay, because the contents lack them.
+// deleteUnless deletes every known object for whose key stays returns false. listed is the list from
+// which the deletes follow. It returns false if ctx ended first.
 func (a *applier[T]) deleteUnless(ctx context.Context, of *scope, listed *contents, stays func(key string) bool) bool {
 	left := map[string]struct{}{}
 	for key := range a.storage.keys(ctx, of.prefix()) {
@@ -267,7 +268,7 @@ func (a *applier[T]) deleteUnless(ctx context.Context, of *scope, listed *conten
 	return ctx.Err() == nil
 }
 
-// leave deletes the objects of a source that is gone, behind its last item.
+// leave deletes the objects of a source that is gone, after its last item. It returns false if ctx ended first.
 func (a *applier[T]) leave(ctx context.Context, of *scope) bool {
 	if !a.tell(ctx) || !a.deleteUnless(ctx, of, unread(of), func(key string) bool { return !of.covers(key) }) || !a.tell(ctx) {
 		return false
@@ -281,10 +282,10 @@ func (a *applier[T]) leave(ctx context.Context, of *scope) bool {
 	return ctx.Err() == nil
 }
 
-// allListed reports whether all sources that are awaited have listed and the informer has not synced yet.
+// allListed reports whether the informer has not synced yet but no longer waits for a first list.
 func (a *applier[T]) allListed() bool { return !channel.Closed(a.synced) && a.gate.listed() }
 
-// syncNow publishes that the informer has synced, if no source is left whose list is awaited.
+// syncNow publishes that the informer has synced, if it no longer waits for a first list.
 func (a *applier[T]) syncNow(ctx context.Context) {
 	if a.allListed() {
 		a.mark()
@@ -318,8 +319,8 @@ func (a *applier[T]) finish(ctx context.Context, it *item[T]) {
 	}
 }
 
-// version returns the version at which the store is exactly the state of the source, after the
-// finished items. It is "" if there is none, and for several sources.
+// version returns the version at which the source was exactly as the store is after the finished items.
+// It returns "" if there is none, or if there are several sources.
 func (a *applier[T]) version() string {
 	if a.gate.several {
 		return ""
@@ -327,7 +328,7 @@ func (a *applier[T]) version() string {
 	return a.storage.version(a.gate.scopes()[0])
 }
 
-// exactVersions returns the versions of a moment.
+// exactVersions returns the versions field of a moment.
 func (a *applier[T]) exactVersions(queue QueueKind) (versions []string) {
 	if queue != QueueRealFIFO {
 		return nil
@@ -338,9 +339,8 @@ func (a *applier[T]) exactVersions(queue QueueKind) (versions []string) {
 	return versions
 }
 
-// noteVersion appends the record with the version of the published state, if a watcher follows the
-// versions and the list or the bookmark of this version is news, or if the state has ceased to be
-// exact.
+// noteVersion appends a record with the version of the published state if a watcher follows the versions.
+// It does so only after a list or a bookmark, or if the state is no longer exact.
 func (a *applier[T]) noteVersion() {
 	at := a.version()
 	ceased := a.toldVersion != "" && at == ""
@@ -354,7 +354,7 @@ func (a *applier[T]) noteVersion() {
 	a.done++
 }
 
-// mark appends the record after which all of the first lists is delivered.
+// mark appends the synced marker: all objects of the first lists come before it.
 func (a *applier[T]) mark() {
 	if a.pace.immediate {
 		a.processor.begun.Add(1)
@@ -379,9 +379,9 @@ func (a *applier[T]) observe(it *item[T]) {
 	}
 }
 
-// tell commits the finished items to the store. Then it publishes them to the callers that wait
-// for a version or for Synced, to the watchers, to the observer and to the storage. If ctx ended
-// before the store had the items, it publishes nothing and returns false.
+// tell commits the finished items to the store. Then it publishes them to callers that wait for a version
+// or for Synced, to the watchers, to the observer and to the storage. If ctx ended before the store had
+// the items, it publishes nothing and returns false.
 func (a *applier[T]) tell(ctx context.Context) bool {
 	if !a.pace.immediate { // if this came earlier, a watcher that joins would wait for the whole batch
 		a.processor.begun.Add(int64(a.done))
@@ -426,7 +426,7 @@ func (a *applier[T]) tell(ctx context.Context) bool {
 	return again == nil || a.applyAgain(ctx, again)
 }
 
-// trim releases the memory of a large list that is published.
+// trim releases the memory that a large list needed, once the list is published.
 func (a *applier[T]) trim() {
 	if cap(a.popped) <= 2*gateBound || len(a.records) > 0 {
 		return
@@ -449,16 +449,16 @@ func (a *applier[T]) distribute(version string) {
 	a.storage.told(a.processor.log.End(), version)
 }
 
-// release reports the finished items to the gate, which makes room for others.
+// release reports the finished items to the gate, so that other items can enter.
 func (a *applier[T]) release() {
 	a.gate.applied(a.finished)
 	clear(a.finished)
 	a.finished = a.finished[:0]
 }
 
-// splitUp makes the records of a refused batch void, and applies its items again, in two batches.
-// If the store refuses one of these, tell splits it, too: of 1000 changes, a single one that the
-// store refuses is found in some twenty writes. splitUp returns false if ctx ended first.
+// splitUp makes the records of a refused batch void, and applies its items again in two batches. If the
+// store refuses one of these, tell splits that one too. So among 1,000 changes, one that the store
+// refuses is found in about twenty writes. splitUp returns false if ctx ended first.
 func (a *applier[T]) splitUp(ctx context.Context) bool {
 	items := slices.Clone(a.finished)
 	a.finished = a.finished[:0]
@@ -472,14 +472,13 @@ func (a *applier[T]) splitUp(ctx context.Context) bool {
 	return true
 }
 
-// voidFinished makes the records of the finished items void, because the store has refused
-// their changes.
+// voidFinished makes the records of the finished items void, after the store has refused their changes.
 func (a *applier[T]) voidFinished() {
 	void(a.records[:a.done])
 	a.infos = a.infos[:0]
 }
 
-// takeKept takes the items out of the batch whose objects were not inserted, because their keys had objects already. It
+// takeKept removes and returns the items whose objects were not inserted because the store had their keys already. It
 // makes their records void.
 func (a *applier[T]) takeKept() (items []*item[T]) {
 	kept := a.storage.(*ownStore[T]).takeKept()
@@ -489,7 +488,7 @@ func (a *applier[T]) takeKept() (items []*item[T]) {
 	return items
 }
 
-// applyAgain applies items, and publishes them. It returns false if ctx ended first.
+// applyAgain applies items that were applied before, and publishes them. It returns false if ctx ended first.
 func (a *applier[T]) applyAgain(ctx context.Context, items []*item[T]) bool {
 	for _, it := range items {
 		if !a.apply(ctx, it) {

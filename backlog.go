@@ -10,16 +10,16 @@ import (
 	"k8s.io/utils/buffer"
 )
 
-// ringSize is the number of segments for which a listener's ring keeps room once it is empty.
+// ringSize is the number of segments for which a listener's ring keeps memory when it is empty.
 const ringSize = 16
 
-// maxLimit is the largest limit of a backlog. A log position can be added to it.
+// maxLimit is the largest limit of a backlog. Adding a log position to it does not overflow.
 const maxLimit = math.MaxInt / 2
 
-// backlog holds the events that pop has taken from the log because run has fallen behind. It
-// is a ring of segments. The ring costs little more than the log itself, because a segment is
-// extended as far as its chunk reaches. If more events than the limit wait, they are merged
-// by object and do not keep the chunks of the log alive any more. A backlog owns no goroutine.
+// backlog holds the events that pop has taken from the log because run has fallen behind. It is a ring of
+// segments. The ring needs little more memory than the log itself, because a segment is extended up to
+// the end of its chunk. If more events than the limit wait, they are merged by object, and no longer keep
+// the chunks of the log in memory. A backlog owns no goroutine.
 type backlog[T Object] struct {
 	limit     int // negative: never merge
 	events    int
@@ -30,8 +30,8 @@ type backlog[T Object] struct {
 	last      segment[T] // goes into the ring when it cannot be extended
 }
 
-// push adds a segment. If more events than the limit wait then, it merges all of them. It
-// returns how many events were merged away.
+// push adds a segment. If more events than the limit wait then, it merges all of them. It returns how
+// many events will not be delivered because of that.
 func (b *backlog[T]) push(s segment[T]) (away int) {
 	b.events += s.Events
 	b.firstAdds += countFirstAdds(s.Records)
@@ -59,10 +59,10 @@ func (b *backlog[T]) push(s segment[T]) (away int) {
 	return away
 }
 
-// room returns how many more events may wait before they are merged. It is negative if too
-// many wait already. The adds of the first list do not count: there is one per object, so
-// that merging them takes time and memory and saves nothing. The limit also holds for
-// records that are no events, such as those of relists that find nothing new.
+// room returns how many more events may wait before they are merged. It is negative if too many wait
+// already. The adds of the first list do not count: there is one per object, so merging them would save
+// nothing. The limit also applies to records that are not events, such as those of relists that find
+// nothing new.
 func (b *backlog[T]) room() int {
 	if b.limit < 0 {
 		return math.MaxInt
@@ -80,8 +80,8 @@ func countFirstAdds[T Object](records []record[T]) int {
 	return n
 }
 
-// mergeSegment merges the events of a segment with those that are merged already, and
-// returns how many were merged away.
+// mergeSegment merges the events of a segment with those that are merged already. It returns how many
+// events will not be delivered because of that.
 func (b *backlog[T]) mergeSegment(s segment[T]) (away int) {
 	at := s.End - int64(len(s.Records))
 	for i := range s.Records {
@@ -114,8 +114,8 @@ func (b *backlog[T]) pop() (segment[T], bool) {
 	return s, ok
 }
 
-// popSegment removes and returns the oldest segment that is not merged, or returns false if
-// there is none.
+// popSegment removes and returns the oldest segment that is not merged. It returns false if there is
+// none.
 func (b *backlog[T]) popSegment() (segment[T], bool) {
 	if b.ring != nil {
 		if s, ok := b.ring.ReadOne(); ok {
@@ -127,15 +127,15 @@ func (b *backlog[T]) popSegment() (segment[T], bool) {
 	return s, len(s.Records) > 0
 }
 
-// mergeQueue holds the events that wait for one watcher. The events of each object are
-// merged into one, or into a delete and an add if the object was created again. Entries are
-// in the order of their first events. A mergeQueue owns no goroutine and has no lock.
+// mergeQueue holds the events that wait for one watcher. The events of each object are merged into one,
+// or into a delete and an add if the object was created again. The entries are in the order of their
+// first events. A mergeQueue owns no goroutine and has no lock.
 type mergeQueue[T Object] struct {
 	byKey map[string]*entry[T]
 	order list.List // of *entry[T]
 	end   int64     // the log position that is reached when the queue is empty
-	// inherits is true if the watcher may know objects from before it was added: it gets
-	// the deletes that a durable store has kept.
+	// inherits is true if the watcher gets the deletes that a durable store has kept, so that it may know
+	// objects from before it was added.
 	inherits bool
 }
 
@@ -147,7 +147,7 @@ type entry[T Object] struct {
 	since    time.Duration // when the first event was appended to the log
 	place    *list.Element // in the order of the queue
 
-	// The rest is used by a crew only.
+	// Only a crew uses the rest.
 	failures     int           // failed attempts at events[0]
 	failedNew    T             // New of the last failed attempt that had one; zero before
 	initial      bool          // an event of the initial state was enqueued
@@ -161,9 +161,9 @@ func newMergeQueue[T Object]() *mergeQueue[T] {
 	return &mergeQueue[T]{byKey: map[string]*entry[T]{}}
 }
 
-// mergeRecord adds a record that is an event or the marker. at is the log position before
-// the record. mergeRecord returns the entry of the record, and how many events were merged
-// away. If no event of the object remains, the entry is not in the queue any more.
+// mergeRecord adds a record that is an event or the marker. at is the log position before the record.
+// mergeRecord returns the entry of the record, and how many events will not be delivered because of
+// merging. If no event of the object remains, the entry is no longer in the queue.
 func (q *mergeQueue[T]) mergeRecord(r *record[T], at int64) (e *entry[T], away int) {
 	e = q.byKey[r.key]
 	if e == nil || r.kind == recordMarker {
@@ -182,9 +182,9 @@ func (q *mergeQueue[T]) mergeRecord(r *record[T], at int64) (e *entry[T], away i
 	return e, before - len(e.events)
 }
 
-// mergeEvent adds an event to those of e. An add and a delete that follows it usually cancel
-// each other out. If the watcher may know the object from before it was added, both are
-// kept: only by the delete the watcher learns that the object is gone.
+// mergeEvent adds an event to those of e. An add and a later delete usually cancel each other out. If the
+// watcher may know the object from before the watcher was added, both are kept, because only the delete
+// shows the watcher that the object is gone.
 func (q *mergeQueue[T]) mergeEvent(e *entry[T], event Event[T]) {
 	var none T
 	n := len(e.events)
@@ -205,7 +205,8 @@ func (q *mergeQueue[T]) remove(e *entry[T]) {
 	}
 }
 
-// drop removes the events of an object that has left, and returns their entry and how many they were.
+// drop removes the events of an object that has left. It returns their entry and their number, or nil and
+// 0 if there are none.
 func (q *mergeQueue[T]) drop(key string) (e *entry[T], events int) {
 	if e = q.byKey[key]; e == nil {
 		return nil, 0
@@ -221,7 +222,7 @@ func (q *mergeQueue[T]) oldest() *entry[T] {
 	return nil
 }
 
-// waitingSince returns when the oldest event was appended to the log, or 0 if none waits.
+// waitingSince returns when the oldest waiting event was appended to the log, or 0 if no event waits.
 func (q *mergeQueue[T]) waitingSince() time.Duration {
 	if e := q.oldest(); e != nil {
 		return e.since
@@ -229,7 +230,7 @@ func (q *mergeQueue[T]) waitingSince() time.Duration {
 	return 0
 }
 
-// reached returns the log position before which no event waits.
+// reached returns the highest log position before which no event waits.
 func (q *mergeQueue[T]) reached() int64 {
 	if e := q.oldest(); e != nil {
 		return e.position
@@ -255,12 +256,11 @@ func (q *mergeQueue[T]) pop(n int) segment[T] {
 	return s
 }
 
-// fold adds an event to the waiting events of its object, and returns the events that wait
-// then. A watcher that gets only these ends in the same state, and the Old of each event
-// is the object as that watcher knows it. The delete of an object that was created again is
-// kept, because the new object is another one. attempted is true if the first waiting event
-// was delivered and failed: an add is then not taken back, because the attempt may have left
-// something behind.
+// fold adds an event to the waiting events of its object, and returns the events that wait then. A
+// watcher that gets only these knows the same state in the end, and Old of each event is the object as
+// that watcher knows it. The delete of an object that was created again is kept, because the new object
+// is another one. attempted is true if the first waiting event was delivered and failed. An add is then
+// not cancelled by a delete, because the attempt may have had effects.
 func fold[T Object](waiting []Event[T], e Event[T], attempted bool) []Event[T] {
 	var none T
 	if len(waiting) == 0 {
@@ -294,24 +294,23 @@ func fold[T Object](waiting []Event[T], e Event[T], attempted bool) []Event[T] {
 	return waiting
 }
 
-// leave is a place of the log at which objects have left the store without a delete, because their
-// source delivers another part. The events of these objects that come before it are not delivered any
-// more. The leaves form a chain, in which a listener that is behind finds them before it reaches
-// them in the log.
+// leave is a place in the log at which objects have left the store without a delete. Events of these
+// objects before this place are no longer delivered. The leaves form a chain, so that a listener that is
+// behind finds them before it reaches them in the log.
 type leave struct {
 	keys map[string]struct{}
 	at   int64                 // the log position of the last of its records
 	next atomic.Pointer[leave] // until it is set, the leave has not happened
 }
 
-// ahead holds the leaves that a listener knows of and has not reached in the log. Only run uses it, and with a crew, those
-// that hold its mu.
+// ahead holds the leaves that a listener knows and has not reached in the log. Only run uses it, or with a crew, whoever
+// holds the crew's mu.
 type ahead struct {
 	coming *leave // the one that happens next
 	leaves []*leave
 }
 
-// look returns the leaves that have happened since the last look.
+// look returns the leaves that have happened since the last call of look.
 func (a *ahead) look() []*leave {
 	n := len(a.leaves)
 	for next := a.coming.next.Load(); next != nil; next = a.coming.next.Load() {
@@ -321,7 +320,7 @@ func (a *ahead) look() []*leave {
 	return a.leaves[n:]
 }
 
-// voids reports whether the object of an event at a log position has left since.
+// voids reports whether the object with that key has left after the log position at.
 func (a *ahead) voids(key string, at int64) bool {
 	return slices.ContainsFunc(a.leaves, func(l *leave) bool {
 		_, left := l.keys[key]

@@ -18,7 +18,7 @@ import (
 	"github.com/customcacheinformer/informer/internal/version"
 )
 
-// counts holds the figures of a listener. Except untold, they only grow.
+// counts holds the figures of a listener. All except untold only grow.
 type counts struct {
 	read      atomic.Int64 // events of the log before the cursor
 	taken     atomic.Int64 // events taken from the log or from a state
@@ -31,9 +31,9 @@ type counts struct {
 
 func (c *counts) done() int64 { return c.delivered.Load() + c.failed.Load() }
 
-// countStep is how many events of a segment are counted one by one. After these, countStep
-// events are counted at a time: to count each event would double its cost. So the key for which
-// a hung watcher was called is known exactly only for the first events of a segment.
+// countStep is how many events at the beginning of a segment are counted one by one. After these,
+// countStep events are counted at a time, because counting each event would double its cost. So the key
+// for which a hung watcher was called is known exactly only for the first events of a segment.
 const countStep = 16
 
 type hand[T Object] struct {
@@ -48,7 +48,7 @@ func (h *hand[T]) take(s segment[T], done int64) {
 	h.segment, h.before = s, done
 }
 
-// skip notes that the next event is not delivered.
+// skip notes that the next event will not be delivered.
 func (h *hand[T]) skip() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -57,8 +57,7 @@ func (h *hand[T]) skip() {
 
 func (h *hand[T]) empty() { h.take(segment[T]{}, 0) }
 
-// since returns when the first event of the segment was appended to the log. It returns 0 if
-// there is no segment.
+// since returns when the first event of the segment was appended to the log, or 0 if there is no segment.
 func (h *hand[T]) since() time.Duration {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -68,7 +67,8 @@ func (h *hand[T]) since() time.Duration {
 	return h.segment.Records[0].since
 }
 
-// calling returns the key of the event that follows the first done events.
+// calling returns the key of the event for which the watcher is being called: the one after the first
+// done events. After countStep events it returns a text that names a range.
 func (h *hand[T]) calling(done int64) []string {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -98,29 +98,29 @@ type attempt[T Object] struct {
 	stopped  bool // there will be no further attempt because the informer stops
 }
 
-// recoverTo turns a panic of the function that defers it into an error.
+// recoverTo must be deferred. It recovers a panic and sets *err to a *PanicError.
 func recoverTo(err *error) {
 	if v := recover(); v != nil {
 		*err = &PanicError{Value: v, Stack: debug.Stack()}
 	}
 }
 
-// interrupted reports whether err is only the end of ctx.
+// interrupted reports whether err is the error of ctx, after ctx has ended.
 func interrupted(ctx context.Context, err error) bool {
 	return err != nil && ctx.Err() != nil && errors.Is(err, ctx.Err())
 }
 
-// follower is the part of a listener whose watcher follows the versions of the source, see
-// version.Follower.
+// follower has what a listener needs if its watcher is a version.Follower.
 type follower[T Object] struct {
 	watcher version.Follower
 	version string // the version of the state that the watcher begins with; protected by processor.mu until the processor is filled
 	final   T      // the final state of the object whose delete comes next
 }
 
-// withFinal returns a function that calls tell with the final state of the deleted object. The version
-// of a delete is unknown if the watch sent no usable final state, or if the delete was decided before
-// the first follower joined.
+// withFinal returns a function that calls tell with the final state of the deleted object as Old. If
+// there is none for a delete of the watch, it first tells the watcher that the version is unknown. That
+// is so if the watch sent no usable final state, or if the delete was decided before the first follower
+// joined.
 func (f *follower[T]) withFinal(tell func(context.Context, Event[T]) error) func(context.Context, Event[T]) error {
 	return func(ctx context.Context, e Event[T]) error {
 		var none T
@@ -137,23 +137,23 @@ func (f *follower[T]) withFinal(tell func(context.Context, Event[T]) error) func
 	}
 }
 
-// handler is one registration of a client-go ResourceEventHandler as a watcher. It hears more
-// than other watchers do: the objects that a relist found unchanged, as updates whose old and
-// new object are the same, and the final state of a deleted object.
+// handler is a watcher that calls a client-go ResourceEventHandler. It gets more than other watchers: the
+// objects that a relist found unchanged, as updates whose old and new object are the same, and the final
+// state of a deleted object.
 type handler[T Object] struct {
 	cache.ResourceEventHandler
 	logger klog.Logger
 	final  T // the final state of the object whose delete comes next
 }
 
-// Add, Update and Delete make a handler a ResourceWatcher.
+// Add calls the handler and returns nil. Add, Update and Delete make a handler a ResourceWatcher.
 func (h *handler[T]) Add(_ context.Context, e Event[T]) error    { h.tell(&e); return nil }
 func (h *handler[T]) Update(_ context.Context, e Event[T]) error { h.tell(&e); return nil }
 func (h *handler[T]) Delete(_ context.Context, e Event[T]) error { h.tell(&e); return nil }
 
-// tell calls the handler. It treats a panic as client-go does: utilruntime's PanicHandlers are
-// called, and the process ends unless utilruntime.ReallyCrash is false. In that case the event
-// counts as handled.
+// tell calls the handler for an event. It treats a panic as client-go does: it calls utilruntime's
+// PanicHandlers, and the process ends unless utilruntime.ReallyCrash is false. If the process continues,
+// the event counts as handled.
 func (h *handler[T]) tell(e *Event[T]) {
 	defer utilruntime.HandleCrashWithLogger(h.logger)
 	switch e.Type {
@@ -180,7 +180,7 @@ func (h *handler[T]) delete(e *Event[T]) {
 	}
 }
 
-// note takes a record that is no event for other watchers.
+// note handles a record that is not an event for other watchers.
 func (h *handler[T]) note(r *record[T]) {
 	switch r.kind {
 	case recordFinal:
@@ -190,8 +190,8 @@ func (h *handler[T]) note(r *record[T]) {
 	}
 }
 
-// phase is a part of the life of a listener. Joining and live alternate, as often as pop reads a
-// state or a page of it. The other phases follow each other:
+// phase is a part of the life of a listener. Joining and live alternate, each time pop reads a state or a
+// page of it. The other phases follow each other:
 //
 //	live          -> last                pop ends, because the source has stopped
 //	joining       -> cut                 pop ends without the state, because the informer stops
@@ -208,22 +208,23 @@ const (
 	phaseCut                      // pop has ended, and run takes no more events
 )
 
-// looking is added to a phase that is not below 0 while run must look for leaves before each event.
+// looking is added to a phase of 0 or more while run must look for leaves before each event.
 const looking = -8
 
-// lifecycle holds the phase of a listener. The phase changes only under the listener's mu. It is
-// read without mu, too, because run looks at it before each event. That costs least if all that
-// keeps run from calling the watcher is below 0.
+// lifecycle holds the phase of a listener. The phase changes only under the listener's mu. It is also
+// read without mu, because run looks at it before each event. Everything that keeps run from calling the
+// watcher is below 0, so that one comparison is enough.
 type lifecycle struct{ now atomic.Int32 }
 
 func (c *lifecycle) phase() phase { return phaseOf(c.now.Load()) }
 
-// interrupts reports whether the registration has ended, or run must look for leaves.
+// interrupts reports whether the registration has ended or run must look for leaves.
 func (c *lifecycle) interrupts() bool { return c.now.Load() < 0 }
 
 func (c *lifecycle) removed() bool { return c.phase() < 0 }
 
-// look has run look for leaves before each event, or ends that. It does not need the listener's mu.
+// look sets whether run must look for leaves before each event. The caller need not hold the listener's
+// mu.
 func (c *lifecycle) look(on bool) {
 	for now := c.now.Load(); !c.now.CompareAndSwap(now, inPhase(phaseOf(now), on)); now = c.now.Load() {
 	}
@@ -248,7 +249,7 @@ func inPhase(p phase, look bool) int32 {
 	return int32(p)
 }
 
-// turn begins p, which is joining or live, unless the registration has ended.
+// turn begins phase p, which is joining or live. It does nothing if the registration has ended.
 func (c *lifecycle) turn(p phase) {
 	if !c.removed() {
 		c.become(p)
@@ -276,8 +277,8 @@ func (c *lifecycle) remove() {
 	}
 }
 
-// resyncTimer knows when the next resync of a listener is due. Only pop uses it, except
-// period, which does not change.
+// resyncTimer knows when the next resync of a listener is due. Only pop uses it, except the field period,
+// which does not change.
 type resyncTimer struct {
 	period time.Duration   // 0 for no resyncs
 	synced <-chan struct{} // starts the first period; nil afterwards
@@ -307,9 +308,9 @@ func (r *resyncTimer) stop() {
 	}
 }
 
-// lag tracks whether a watcher is so far behind that events were merged. The informer
-// logs a lag only once it has lasted for stopwatch.HungCall: a watcher with a small MaxBacklog may
-// fall behind and catch up many times a second.
+// lag tracks whether a watcher is so far behind that events were merged. The informer logs a lag only if
+// it has lasted for stopwatch.HungCall, because a watcher with a small MaxBacklog may fall behind and
+// catch up many times a second.
 type lag struct {
 	behind atomic.Bool
 
@@ -318,7 +319,7 @@ type lag struct {
 	logged  bool
 }
 
-// begin notes that events were merged. It reports whether the watcher was not behind before.
+// begin notes that events were merged. It returns false if the watcher was behind already.
 func (g *lag) begin() bool {
 	if g.lasting != nil {
 		return false
@@ -328,7 +329,7 @@ func (g *lag) begin() bool {
 	return true
 }
 
-// late returns a channel that fires when the lag must be logged.
+// late returns a channel that receives when the lag must be logged, or nil if the watcher is not behind.
 func (g *lag) late() <-chan time.Time {
 	if g.lasting == nil {
 		return nil
@@ -341,7 +342,7 @@ func (g *lag) log(ctx context.Context, pending int) {
 	klog.FromContext(ctx).Info("A watcher is behind: events that wait for it are merged by object", "pending", pending)
 }
 
-// end notes that the backlog is empty. It reports whether the watcher was behind.
+// end notes that the backlog is empty. It returns true if the watcher was behind.
 func (g *lag) end(ctx context.Context) bool {
 	if g.lasting == nil {
 		return false

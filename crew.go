@@ -130,8 +130,8 @@ func (c *crew[T]) lookLocked() (away int) {
 	return away
 }
 
-// enqueueEventLocked adds one event to the waiting events, and returns how many were merged
-// away.
+// enqueueEventLocked adds one event to the waiting events. It returns how many events will not be
+// delivered because of merging.
 func (c *crew[T]) enqueueEventLocked(r *record[T], at int64) (away int) {
 	var first Event[T]
 	if before := c.waiting.byKey[r.key]; before != nil {

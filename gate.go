@@ -19,33 +19,31 @@ import (
 )
 
 const (
-	// gateBound is how many changes may be between the reflector and the store before the
-	// reflector must wait. It is twice the number that RealFIFO hands out at once.
+	// gateBound is how many changes may wait for the store before a reflector must wait. It is twice the
+	// number of items that RealFIFO hands out at once.
 	gateBound = 2000
-	// crowd is how many items may wait in entries of their own. If more wait, a DeltaFIFO makes
-	// several times as much garbage as it holds memory.
+	// crowd is how many items may wait in entries of their own. With more entries, a DeltaFIFO makes
+	// several times as much garbage as the memory that it holds.
 	crowd = 10
-	// perEntry is how many items an entry of the queue stands for at most.
+	// perEntry is the largest number of items in an entry of the queue.
 	perEntry = eventlog.MaxChunk
-	// maxPart is how many objects of a first list are stored at once at most.
+	// maxPart is the largest number of objects of a first list that are stored at once.
 	maxPart = 16_384
-	// listPatience is how long a list may wait for room. Then the rest of it is queued at once,
-	// so that the reflector gets back to its watch, which the server ends after minutes.
+	// listPatience is how long a list may wait for room. Then the rest of the list enters the queue at
+	// once, so that the reflector can open its watch before the version of the list expires.
 	listPatience = time.Second
 )
 
-// gate is in front of the queue. It makes the sources wait while the store is behind, and knows
-// up to which resourceVersion of each source everything is applied. Each source has a sink in
-// front of it.
+// gate stands before the queue. It makes the sources wait while the store is behind, and knows up to which
+// resourceVersion of each source everything is applied. Each source has a sink, which enters items into the gate.
 //
-// Every change enters the queue as an update, also a delete; the kind of the item sets them
-// apart. DeltaFIFO drops a delete that it takes for a repetition, and the gate could not count
-// an item that never leaves the queue.
+// Every change enters the queue as an update, even a delete; the kind of the item distinguishes them. DeltaFIFO drops
+// a delete that it takes for a repetition, and the gate could not count an item that never leaves the queue.
 //
-// Under load and in a list, an entry of the queue stands for up to 256 items, which then pay once
-// for the queue. The first of them is the head of the entry; the others follow it in the chain of
-// items. No head has the key of its object: a DeltaFIFO would put it in the place of an older entry
-// of that key, ahead of the items between. While an entry has room, no item gets one of its own.
+// Under load and in a list, an entry of the queue has up to 256 items, which reduces the cost of the
+// queue. The first item is the head of the entry; the others follow it in the chain of items. A head does
+// not use the key of its object, because a DeltaFIFO would put it in the place of an older entry with
+// that key, ahead of the items between. While the last entry has room, no item gets an entry of its own.
 type gate[T Object] struct {
 	queue    cache.Queue
 	clock    stopwatch.Stopwatch
@@ -59,7 +57,7 @@ type gate[T Object] struct {
 	own      *scope                   // of items that come from no source
 	set      atomic.Pointer[[]*scope] // the sources that the informer reads; changed by become
 
-	// Set by begin, and only read afterwards.
+	// These are set by begin, and only read afterwards.
 	ctx       context.Context // Run's; after its end, no item waits for room
 	transform func(T) (T, error)
 	example   any // an object that the store holds at the start; nil if there is none
@@ -99,11 +97,11 @@ func newGate[T Object](queue cache.Queue, clock stopwatch.Stopwatch, what readin
 	return in
 }
 
-// scopes returns the sources that the informer has now. The caller must not change the slice.
+// scopes returns the sources that the informer reads now. The caller must not change the slice.
 func (in *gate[T]) scopes() []*scope { return *in.set.Load() }
 
-// become replaces the set of sources. If the informer runs, an item follows for each source that is gone, behind which nothing of
-// it comes. These items do not wait for room, because become may be called in any callback.
+// become replaces the set of sources. If the informer runs, become enters an item for each source in gone, as the last item of
+// that source. These items do not wait for room, because become may be called in any callback.
 func (in *gate[T]) become(set, gone []*scope, running bool) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
@@ -122,22 +120,23 @@ func (in *gate[T]) become(set, gone []*scope, running bool) {
 	wake(&in.moved)
 }
 
-// left notes that the objects of a source that is gone are deleted.
+// left notes that the objects of a source that is gone are no longer in the store.
 func (in *gate[T]) left(s *scope) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	in.leaving = slices.DeleteFunc(in.leaving, func(l *scope) bool { return l == s })
 }
 
-// known returns the sources whose objects may be in the store.
+// known returns the sources whose objects may be in the store: those that the informer reads, and those
+// that are leaving.
 func (in *gate[T]) known() []*scope {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	return slices.Concat(in.scopes(), in.leaving)
 }
 
-// setOf returns the set of sources that read these namespaces: those that the informer has, and otherwise those that were made.
-// missing has the names for which there is neither.
+// setOf returns the sources for these namespaces, from has or otherwise from made. missing has the namespaces that are in
+// neither.
 func setOf(has []*scope, namespaces []string, made map[string]*scope) (set []*scope, missing []string) {
 	read := maps.Clone(made)
 	for _, s := range has {
@@ -153,7 +152,7 @@ func setOf(has []*scope, namespaces []string, made map[string]*scope) (set []*sc
 	return set, missing
 }
 
-// changes returns the sources that a new set has and the old one has not, and those of the old one that the new one has not.
+// changes returns the sources that are only in after (come), and those that are only in before (gone).
 func changes(before, after []*scope) (come, gone []*scope) {
 	stays := map[*scope]bool{}
 	for _, s := range after {
@@ -173,8 +172,8 @@ func changes(before, after []*scope) (come, gone []*scope) {
 	return come, gone
 }
 
-// newQueue returns client-go's queue for a kind. A new kind also needs a case in pop, and its
-// name and checks in options.go.
+// newQueue returns client-go's queue of a kind. If you add a kind, add a case to pop, and its name and
+// checks to options.go.
 func newQueue[T Object](kind QueueKind) cache.Queue {
 	if kind == QueueRealFIFO {
 		return cache.NewRealFIFOWithOptions(cache.RealFIFOOptions{KeyFunction: itemKey[T], AtomicEvents: true})
@@ -182,25 +181,24 @@ func newQueue[T Object](kind QueueKind) cache.Queue {
 	return cache.NewDeltaFIFOWithOptions(cache.DeltaFIFOOptions{KeyFunction: itemKey[T]})
 }
 
-// begin prepares the gate for the source. It must be called once, before the first item.
-// example is an object that the store already holds, nil if there is none. A nil transform changes
-// nothing.
+// begin prepares the gate for items. It must be called once, before the first item. example is an object
+// that the store already has, or nil if there is none. A nil transform changes nothing.
 func (in *gate[T]) begin(ctx context.Context, example any, transform func(T) (T, error)) {
 	in.ctx, in.example, in.transform = ctx, example, transform
 }
 
-// wakeApplier ends the applier's wait for an item. Only an item can: client-go's queue has no other
-// way to end a Pop.
+// wakeApplier ends the applier's wait for an item. It enters an item, because client-go's queue has no
+// other way to end a Pop.
 func (in *gate[T]) wakeApplier() {
 	in.enter(in.ctx, &item[T]{kind: itemWake, key: ownPrefix + "wake", scope: in.own}, gateBound)
 }
 
-// covers reports whether the object of that key is in one of the informer's regions, or in one that leaves.
+// covers reports whether key belongs to a region that the informer reads, or to one that is leaving.
 func (in *gate[T]) covers(key string) bool {
 	return slices.ContainsFunc(in.known(), func(s *scope) bool { return s.covers(key) })
 }
 
-// scopeOf returns the source that reads a namespace, and nil if none does.
+// scopeOf returns the source that reads a namespace, or nil if there is none.
 func (in *gate[T]) scopeOf(namespace string) *scope {
 	for _, s := range in.scopes() {
 		if s.namespace == namespace || s.namespace == "" {
@@ -210,7 +208,7 @@ func (in *gate[T]) scopeOf(namespace string) *scope {
 	return nil
 }
 
-// listed reports whether the first list of every scope is applied, or of one of them if the informer has waited for long enough.
+// listed reports whether the first lists of all scopes are applied. If endWait has waited long enough, one of them is enough.
 func (in *gate[T]) listed() bool {
 	set := in.scopes()
 	if in.waited.Load() && slices.ContainsFunc(set, func(s *scope) bool { return s.listed.Load() }) {
@@ -219,22 +217,23 @@ func (in *gate[T]) listed() bool {
 	return !slices.ContainsFunc(set, (*scope).isLate)
 }
 
-// watchOnly reports whether no source has listed.
+// watchOnly reports whether no source has begun a list since the start.
 func (in *gate[T]) watchOnly() bool {
 	return !slices.ContainsFunc(in.scopes(), func(s *scope) bool { return !s.watchOnly })
 }
 
-// behind names the regions that have not reached a version.
+// behind returns a text with the names of the regions that have not reached a version.
 func (in *gate[T]) behind(version string) string {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	return in.names(func(s *scope) bool { ok, err := reached(s.rv, version); return !ok && err == nil })
 }
 
-// late names the regions whose first list is not applied.
+// late returns a text with the names of the regions whose first list is not applied.
 func (in *gate[T]) late() string { return in.names((*scope).isLate) }
 
-// endWait has the first list of one source count for all, if the informer has waited for long enough.
+// endWait waits until the informer has synced, or for the time wait. In the latter case, one first list
+// is then enough to sync.
 func (in *gate[T]) endWait(wait time.Duration, synced <-chan struct{}) {
 	timer := time.NewTimer(wait)
 	defer timer.Stop()
@@ -247,7 +246,7 @@ func (in *gate[T]) endWait(wait time.Duration, synced <-chan struct{}) {
 	}
 }
 
-// names returns " of " and the regions that are so, and "" if none is.
+// names returns " of " and the names of the regions for which are returns true, or "" if there are none.
 func (in *gate[T]) names(are func(*scope) bool) string {
 	var names []string
 	for _, s := range in.scopes() {
@@ -261,9 +260,9 @@ func (in *gate[T]) names(are func(*scope) bool) string {
 	return " of " + strings.Join(names, ", ")
 }
 
-// enter puts an item into the queue as soon as fewer than bound items wait, or patience has
-// ended. Changes do not wait for the objects of a list, which may be that of another namespace. enter
-// does nothing once the informer stops, and for a source that is gone.
+// enter puts an item into the queue. It first waits until fewer than bound items wait, or patience has
+// ended. Changes do not wait for objects of lists, which may come from another namespace. enter does
+// nothing if the informer has stopped or the source is gone.
 func (in *gate[T]) enter(patience context.Context, it *item[T], bound int) {
 	free := func() bool { return it.scope.gone.Load() || in.roomFor(it.scope, bound) }
 	if it.listed {
@@ -278,8 +277,8 @@ func (in *gate[T]) enter(patience context.Context, it *item[T], bound int) {
 	}
 }
 
-// roomFor reports whether a change of a source may enter. Several sources share the room, so that one that floods does not hold
-// up the others. The caller holds mu.
+// roomFor reports whether a change of a source may enter. Several sources share the room, so that one with many changes does
+// not delay the others. The caller holds mu.
 func (in *gate[T]) roomFor(s *scope, bound int) bool {
 	if changes := s.changes(); in.several && changes > 0 && changes >= min(in.share, bound/in.crowded) {
 		return false
@@ -287,7 +286,7 @@ func (in *gate[T]) roomFor(s *scope, bound int) bool {
 	return in.waiting-in.inLists < bound
 }
 
-// link puts an item behind all others. The caller holds mu.
+// link appends an item to the chain and to the queue. The caller holds mu.
 func (in *gate[T]) link(it *item[T]) {
 	in.newest.next = it
 	in.newest = it
@@ -307,8 +306,8 @@ func (in *gate[T]) link(it *item[T]) {
 	in.queued.Add(1)
 }
 
-// pop waits for items and takes all out of the queue. The queue holds its lock while it
-// calls back, so the callbacks only collect its entries.
+// pop waits for items, takes all of them out of the queue, and appends them to items. The queue holds its lock while
+// it calls back, so the callbacks only collect its entries. pop returns an error if the queue is closed.
 func (in *gate[T]) pop(items []*item[T]) ([]*item[T], error) {
 	take := func(deltas []cache.Delta) {
 		for _, d := range deltas {
@@ -339,7 +338,8 @@ func (in *gate[T]) pop(items []*item[T]) ([]*item[T], error) {
 	return items, nil
 }
 
-// unpack appends the items of an entry that was taken from the queue. No further item can join it.
+// unpack appends the items of an entry that was taken from the queue to items. No further item can join
+// the entry.
 func (in *gate[T]) unpack(head *item[T], items []*item[T]) []*item[T] {
 	in.mu.Lock()
 	defer in.mu.Unlock()
@@ -355,9 +355,9 @@ func (in *gate[T]) unpack(head *item[T], items []*item[T]) []*item[T] {
 	return items
 }
 
-// waitUntil waits until free, which is called with mu held, returns true, or patience has ended.
-// While it waits, full is more by the given number. It returns true with mu held. Once the informer
-// stops, it returns false and does not hold mu.
+// waitUntil waits until free returns true or patience has ended. It then locks mu and returns true. If
+// the informer has stopped, it returns false and does not hold mu. It calls free with mu held. While it
+// waits, in.full is increased by full.
 func (in *gate[T]) waitUntil(patience context.Context, free func() bool, full int32) bool {
 	for {
 		in.mu.Lock()
@@ -382,7 +382,7 @@ func (in *gate[T]) waitUntil(patience context.Context, free func() bool, full in
 	}
 }
 
-// count adds n to the items that wait, after it has entered or was applied.
+// count adds n to the numbers of waiting items: 1 when it enters, -1 when it is applied.
 func (in *gate[T]) count(it *item[T], n int) {
 	before := it.scope.changes()
 	in.waiting += n
@@ -400,7 +400,8 @@ func (in *gate[T]) count(it *item[T], n int) {
 	}
 }
 
-// mostOfLists returns the most objects of a list that were in memory and not applied, and at least n.
+// mostOfLists returns the largest number of listed objects that were in memory and not applied. It raises
+// this number to n first.
 func (in *gate[T]) mostOfLists(n int) int {
 	in.mu.Lock()
 	defer in.mu.Unlock()
@@ -408,7 +409,8 @@ func (in *gate[T]) mostOfLists(n int) int {
 	return in.mostListed
 }
 
-// applied notes that items have been applied, in any order.
+// applied notes that items were applied, in any order, and wakes those who wait for room or for a
+// version.
 func (in *gate[T]) applied(items []*item[T]) {
 	var none T
 	in.mu.Lock()
@@ -440,7 +442,7 @@ func (in *gate[T]) applied(items []*item[T]) {
 	}
 }
 
-// wake closes a channel if a goroutine waits for that.
+// wake closes a channel and sets it to nil, if it is not nil already.
 func wake(ch *chan struct{}) {
 	if *ch != nil {
 		close(*ch)
@@ -448,9 +450,8 @@ func wake(ch *chan struct{}) {
 	}
 }
 
-// resourceVersion returns the version up to which everything is in the store, and a channel
-// that closes when a version changes. That is the lowest version of all scopes, or that of
-// one.
+// resourceVersion returns the version up to which everything is in the store: that of the scope only, or the lowest
+// of all scopes if only is nil. The channel is closed when a version or the set of sources changes.
 func (in *gate[T]) resourceVersion(only *scope) (string, <-chan struct{}) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
@@ -463,8 +464,8 @@ func (in *gate[T]) resourceVersion(only *scope) (string, <-chan struct{}) {
 	return in.lowest(), in.moved
 }
 
-// lowest returns the lowest version of all scopes. It returns "" if a scope has no version yet, or if they are clusters, and
-// otherwise one that cannot be compared if there is one. The caller holds mu.
+// lowest returns the lowest version of all scopes. It returns "" if a scope has no version yet, or if the regions are
+// clusters. If a version cannot be compared, it returns that version. The caller holds mu.
 func (in *gate[T]) lowest() string {
 	version := ""
 	if in.clusters {
@@ -483,14 +484,14 @@ func (in *gate[T]) lowest() string {
 	return version
 }
 
-// base returns the version of a scope's last list, or at which its source has resumed.
+// base returns the version of a scope's last list, or the version at which its source has resumed.
 func (in *gate[T]) base(s *scope) string {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	return s.base
 }
 
-// queuedUp returns the number of changes that are not in the store yet.
+// queuedUp returns the number of items that are not applied to the store yet.
 func (in *gate[T]) queuedUp() int {
 	in.mu.Lock()
 	defer in.mu.Unlock()

@@ -8,9 +8,8 @@ import (
 	"github.com/customcacheinformer/informer/internal/object"
 )
 
-// pop prepares everything that run does not read from the log itself: the initial state,
-// the states of resyncs, and the backlog. It ends when the listener is removed, or when
-// the log no longer grows.
+// pop prepares everything that run does not read from the log itself: the initial state, the states of
+// resyncs, and the backlog. It returns when the listener is removed, or when the log no longer grows.
 func (l *informerProcessorListener[T]) pop(ctx context.Context) {
 	defer l.endPop()
 	defer l.processor.log.Forget(&l.popWake)
@@ -42,9 +41,8 @@ func (l *informerProcessorListener[T]) pop(ctx context.Context) {
 	}
 }
 
-// begin hands run a page of a state, after which run continues with the log. ok reports whether
-// the page was read. If it was not, begin gives up a resync; for an initial state it returns
-// false, because the listener cannot continue.
+// begin gives run a page of a state. ok is true if the page was read. If it was not read, begin gives up
+// a resync. For an initial state it returns false, because the listener cannot continue.
 func (l *informerProcessorListener[T]) begin(s *state[T], ok bool) bool {
 	if !ok && s != nil && s.origin == OriginResync {
 		s, ok = nil, true
@@ -60,7 +58,7 @@ func (l *informerProcessorListener[T]) begin(s *state[T], ok bool) bool {
 	return ok
 }
 
-// unread returns the state if run waits for its next page, and otherwise nil.
+// unread returns the state if run waits for its next page, or nil if run does not.
 func (l *informerProcessorListener[T]) unread() *state[T] {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -76,9 +74,8 @@ func (l *informerProcessorListener[T]) hasPages() bool {
 	return l.state != nil && l.state.more
 }
 
-// keepUp moves events from the log to the backlog if more events wait than the backlog's
-// limit. The log wakes pop when that is the case again. keepUp also notes whether run is
-// behind.
+// keepUp moves events from the log to the backlog if more events than the backlog's limit wait. The log
+// wakes pop when that happens again. keepUp also notes whether run is behind.
 func (l *informerProcessorListener[T]) keepUp(ctx context.Context) {
 	away, caughtUp := l.makeRoom()
 	switch {
@@ -100,8 +97,8 @@ func (l *informerProcessorListener[T]) observeLag(lagging bool) {
 	}
 }
 
-// makeRoom moves the events. It returns how many were merged away, and whether the backlog is
-// empty.
+// makeRoom moves the events for keepUp. It returns how many events will not be delivered because of
+// merging, and whether the backlog is empty.
 func (l *informerProcessorListener[T]) makeRoom() (away int, caughtUp bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -131,7 +128,7 @@ func (l *informerProcessorListener[T]) countMerged(away int) {
 	}
 }
 
-// replay starts a resync if one is due and no event waits.
+// replay begins a resync if one is due and no event waits.
 func (l *informerProcessorListener[T]) replay(ctx context.Context) {
 	if !l.resync.due || !l.pause() {
 		return
@@ -144,7 +141,8 @@ func (l *informerProcessorListener[T]) replay(ctx context.Context) {
 	l.resync.restart()
 }
 
-// pause makes run wait for the next begin if every event is handled. It reports whether it did.
+// pause makes run wait for the next call of begin, if every event is handled, and then returns true.
+// Otherwise it returns false.
 func (l *informerProcessorListener[T]) pause() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -156,7 +154,7 @@ func (l *informerProcessorListener[T]) pause() bool {
 	return idle
 }
 
-// endPop notes that pop has ended, and wakes run, which may have waited for it.
+// endPop notes that pop has ended, and wakes run, which may wait for that.
 func (l *informerProcessorListener[T]) endPop() {
 	defer l.cursor.Poke()
 	l.mu.Lock()
@@ -164,7 +162,7 @@ func (l *informerProcessorListener[T]) endPop() {
 	l.life.endPop()
 }
 
-// voids reports whether run must not deliver a record, because its object has left since.
+// voids reports whether run must not deliver a record because its object has left since.
 func (l *informerProcessorListener[T]) voids(s segment[T], record int) bool {
 	var none T
 	r := &s.Records[record]
@@ -187,8 +185,8 @@ func (l *informerProcessorListener[T]) voids(s segment[T], record int) bool {
 	return true
 }
 
-// skips reports whether run must not deliver a record, and counts it then. It is rare, and is not inlined so that the loop over
-// all events stays small.
+// skips reports whether run must not deliver a record, and counts such an event as merged. Such records are rare. skips is not
+// inlined, so that the loop over all events stays small.
 //
 //go:noinline
 func (l *informerProcessorListener[T]) skips(s *segment[T], record int) bool {
@@ -203,7 +201,7 @@ func (l *informerProcessorListener[T]) skips(s *segment[T], record int) bool {
 	return true
 }
 
-// reach forgets the leaves before a log position, which run has reached.
+// reach notes that run has reached a log position, and forgets the leaves before it.
 func (l *informerProcessorListener[T]) reach(position int64) {
 	if !l.life.interrupts() {
 		return

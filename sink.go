@@ -17,17 +17,17 @@ import (
 	"github.com/customcacheinformer/informer/internal/source"
 )
 
-// sink is the source.Sink of one source: it checks and transforms each object that the source
-// delivers, and enters it into the gate.
+// sink is the source.Sink of one source. It checks and transforms each object that the source delivers,
+// and enters it into the gate.
 type sink[T Object] struct {
 	*gate[T]
 	scope  *scope
 	accept func(any) (T, error)
 	omit   *framing.Omission
-	// progress is called for each object of a list that has entered.
+	// progress is called when an object of a list has entered the queue.
 	progress func()
 
-	// The source calls one method at a time, except Resumed, which does not use these.
+	// The source calls one method at a time, except Resumed, which does not use these fields.
 	lists int          // how many lists have begun
 	heard bool         // the store may have something of the source, so a list must be compared with what is known
 	part  *source.Part // of a source.Divided, what the next list has; nil for other sources
@@ -35,11 +35,11 @@ type sink[T Object] struct {
 	list *listing // the list that comes in; nil if there is none
 }
 
-// Upsert takes an object that a watch has added or updated, or one of a list that comes in parts.
+// Upsert takes an object that a watch has added or updated, or an object of a list that comes in parts.
 func (in *sink[T]) Upsert(obj any, version string) { in.event(itemUpsert, obj, version) }
 
-// Delete takes the last state of an object that a watch has deleted, also in the middle of a
-// stream that stands for a list.
+// Delete takes the last state of an object whose delete the watch has sent. It may also be called during
+// a stream of the first state.
 func (in *sink[T]) Delete(obj any, version string) { in.event(itemDelete, obj, version) }
 
 func (in *sink[T]) event(kind itemKind, obj any, version string) {
@@ -64,12 +64,12 @@ func (in *sink[T]) event(kind itemKind, obj any, version string) {
 	in.enter(in.ctx, it, gateBound)
 }
 
-// Bookmark notes that nothing else has changed up to a version.
+// Bookmark notes that the source has delivered every change up to a version.
 func (in *sink[T]) Bookmark(version string) {
 	in.enter(in.ctx, &item[T]{kind: itemBookmark, key: ownPrefix + "bookmark", rv: version}, gateBound)
 }
 
-// Resumed notes that the source continues at the version of the store.
+// Resumed notes that the source continues at the version that the store has.
 func (in *sink[T]) Resumed(version string) {
 	if !in.scope.isLate() { // after a change of the credentials, which adds nothing to what the store is
 		in.Bookmark(version)
@@ -84,8 +84,8 @@ func (in *sink[T]) enter(patience context.Context, it *item[T], bound int) {
 	in.gate.enter(patience, it, bound)
 }
 
-// Example returns an object that the store held at the start, and nil if it held none. Its kind is not shown if it may be the object of
-// another cluster: package kinds reads another kind from each.
+// Example returns an object that the store had at the start, or nil if there was none. For clusters, an unstructured example has no
+// kind, because package kinds reads a different kind from each cluster.
 func (in *sink[T]) Example() any {
 	u, ok := in.example.(*unstructured.Unstructured)
 	if !ok || !in.clusters {
@@ -96,8 +96,9 @@ func (in *sink[T]) Example() any {
 	return anyKind
 }
 
-// CheckType returns an error if obj is an API object of another type than the informer's, or of
-// another namespace than the source's. Nil and nameless objects pass: item drops them later.
+// CheckType returns an error if obj is an API object of another type than the informer's, or of another
+// namespace than the source's. It returns nil for anything that is not an API object or has no name: item
+// rejects that later.
 func (in *sink[T]) CheckType(obj any) error {
 	if m, noObject := object.Meta(obj); noObject == nil {
 		_, err := in.check(m, obj)
@@ -106,8 +107,8 @@ func (in *sink[T]) CheckType(obj any) error {
 	return nil
 }
 
-// check returns an object of the source as a T, or an error if it cannot come from the source. Of an
-// object that could not be decoded, it checks the namespace, and returns nil.
+// check returns an object of the source as a T, or an error if it has the wrong type or namespace. For an
+// object that could not be decoded, it checks only the namespace, and returns the zero T.
 func (in *sink[T]) check(m metav1.Object, raw any) (obj T, err error) {
 	if _, ok := raw.(*framing.Undecodable); !ok {
 		obj, err = in.accept(raw)
@@ -126,7 +127,8 @@ type listing struct {
 	end      context.CancelFunc
 }
 
-// Replace takes a whole list. doubtful is true if versions may mean something else than they did.
+// Replace takes a whole list. doubtful is true if the server may have gone back in time, so that a
+// version may stand for another state than before.
 func (in *sink[T]) Replace(list []any, version string, doubtful bool) {
 	if in.has() != nil {
 		list = slices.DeleteFunc(slices.Clone(list), in.foreign)
@@ -149,8 +151,7 @@ func (in *sink[T]) Replace(list []any, version string, doubtful bool) {
 	in.End(version)
 }
 
-// Begin takes the beginning of a list that comes in parts. Until the list ends, Upsert and Delete
-// take its objects.
+// Begin begins a list that comes in parts. Until End, Upsert and Delete take its objects.
 func (in *sink[T]) Begin(doubtful bool) {
 	known := in.heard || in.example != nil
 	in.begin(doubtful, false, nil, "")
@@ -159,10 +160,10 @@ func (in *sink[T]) Begin(doubtful bool) {
 	}
 }
 
-// begin enters the beginning of a list. The beginning and the end are items of their own, because
-// a list may be empty. Their keys are never used again: otherwise a DeltaFIFO would put the new
-// items in the place of older ones. whole is true if the list is in memory already. Then keys are
-// its keys, and version is its version.
+// begin enters an item for the beginning of a list. The beginning and the end have items because a list
+// may be empty. The keys of these items are never used again: otherwise a DeltaFIFO would put the new
+// items in the place of older ones. whole is true if the whole list is in memory. Then keys has its keys,
+// or is nil if nothing can be lacking, and version is its version.
 func (in *sink[T]) begin(doubtful, whole bool, keys *object.Keys, version string) {
 	in.settle()
 	in.giveUp()
@@ -181,7 +182,7 @@ func (in *sink[T]) begin(doubtful, whole bool, keys *object.Keys, version string
 	in.enter(l.patience, it, gateBound)
 }
 
-// giveUp ends the list that comes in. It reports whether there is one.
+// giveUp ends the current list before it is complete. It reports whether there was one.
 func (in *sink[T]) giveUp() (underWay bool) {
 	if in.list == nil {
 		return false
@@ -191,10 +192,10 @@ func (in *sink[T]) giveUp() (underWay bool) {
 	return true
 }
 
-// turn notes that the source continues with another part. Nothing else is called meanwhile.
+// turn notes that the source continues with another part. No other method may be called at the same time.
 func (in *sink[T]) turn(part source.Part) { in.part = &part }
 
-// foreign reports whether an object is outside of the part, and counts it.
+// foreign reports whether an object is outside the part of the source, and counts such objects.
 func (in *sink[T]) foreign(obj any) bool {
 	has := in.has()
 	if has == nil {
@@ -208,11 +209,12 @@ func (in *sink[T]) foreign(obj any) bool {
 	return true
 }
 
-// expect has the first list compared with the store, in which an earlier source may have left objects.
+// expect notes that an earlier source may have left objects in the store, so that the first list is
+// compared with the store.
 func (in *sink[T]) expect() { in.heard = true }
 
-// has returns the function that reports whether the next list would have a key, and nil if it would
-// have all.
+// has returns a function that reports whether a list of the source would have a key, or nil if a list has
+// all keys.
 func (in *sink[T]) has() func(key string) bool {
 	if in.part == nil {
 		return nil
@@ -220,9 +222,9 @@ func (in *sink[T]) has() func(key string) bool {
 	return in.part.Has
 }
 
-// settle waits until all that has entered is applied. The applier finds the deletes of a whole list
-// when everything before the list is applied. But a DeltaFIFO could put a later item in the place of
-// an older change, ahead of the beginning of the list.
+// settle waits until all items of the source are applied. The applier must find the deletes of a whole
+// list after it has applied everything before the list. But a DeltaFIFO could put a later item in the
+// place of an older change, ahead of the beginning of the list.
 func (in *sink[T]) settle() {
 	if in.waitUntil(in.ctx, func() bool { return in.scope.gone.Load() || in.scope.waiting == 0 }, 0) {
 		in.mu.Unlock()
@@ -253,9 +255,8 @@ func (in *sink[T]) takeListed(kind itemKind, obj any) {
 	in.progress()
 }
 
-// End takes the end of a list. It need not wait until the objects of the list are applied: a
-// DeltaFIFO may put a later change ahead of the end, but only in the place of an object of this
-// list, whose key is in seen.
+// End ends a list. It need not wait until the objects of the list are applied. A DeltaFIFO may put a
+// later change ahead of the end, but only in the place of an object of this list, whose key is in seen.
 func (in *sink[T]) End(version string) {
 	l := in.list
 	defer l.end()
@@ -271,7 +272,7 @@ func (in *sink[T]) End(version string) {
 	in.list = nil
 }
 
-// lost returns an item in the place of an object that cannot be used.
+// lost returns an item that stands for an object that cannot be used.
 func (in *sink[T]) lost() *item[T] {
 	return &item[T]{kind: itemBookmark, key: ownPrefix + "lost", broken: true}
 }
@@ -282,9 +283,9 @@ func (in *sink[T]) note(keys *object.Keys, obj any) {
 	}
 }
 
-// inKeyOrder returns the objects of a list in the order of their keys. The API server lists in
-// that order, but a reflector passes a streamed list on in the order of a map. In that order,
-// each batch would touch pages all over a store on disk.
+// inKeyOrder returns the objects of a list, sorted by key. The API server lists in that order, but a
+// reflector passes on a streamed list in the random order of a map. In random order, each batch would
+// change pages all over a store on disk.
 func (in *sink[T]) inKeyOrder(list []any) []any {
 	type keyed struct {
 		key string
@@ -305,13 +306,14 @@ func (in *sink[T]) inKeyOrder(list []any) []any {
 	return ordered
 }
 
-// keyOf returns the key of an object that a source delivers. Here the object enters the informer. From
-// here on, the key goes with the object and is never made from it again.
+// keyOf returns the key of an object that a source delivers. The key is computed only once, when the
+// object enters the informer. From then on it goes with the object.
 func (in *sink[T]) keyOf(m metav1.Object) string {
 	return in.scope.cluster.prefix() + object.Key(m)
 }
 
-// item checks and transforms an object of the source, and returns an item without a version.
+// item checks and transforms an object of the source, and returns an item for it without a version. It
+// returns an error if raw is not an object of the informer.
 func (in *sink[T]) item(op string, kind itemKind, raw any) (*item[T], *ObjectError) {
 	m, err := object.Meta(raw)
 	if err != nil {
@@ -352,8 +354,8 @@ func (in *sink[T]) item(op string, kind itemKind, raw any) (*item[T], *ObjectErr
 	return it, nil
 }
 
-// checkTransformed returns err, or an error if Transform has returned an object that cannot take the place of
-// the one with that key.
+// checkTransformed returns err if it is not nil. Otherwise it returns an error if Transform has returned nil
+// or an object with another key.
 func (in *sink[T]) checkTransformed(obj T, key string, err error) error {
 	switch {
 	case err != nil:
@@ -366,7 +368,8 @@ func (in *sink[T]) checkTransformed(obj T, key string, err error) error {
 	return nil
 }
 
-// noteResult notes whether an operation has worked for the object of an item. A delete needs only the key.
+// noteResult notes whether an operation has worked for the object of an item. A failure for a deleted
+// object is not reported, because a delete needs only the key.
 func (in *sink[T]) noteResult(op string, it *item[T], err error) {
 	it.broken = err != nil
 	if in.scope.gone.Load() {
@@ -379,7 +382,7 @@ func (in *sink[T]) noteResult(op string, it *item[T], err error) {
 	}
 }
 
-// omission returns what Omit leaves out of objects like example.
+// omission returns an Omission that removes the fields in Omit from objects of the type of example.
 func (o Options[T]) omission(example T) (*framing.Omission, error) {
 	t := reflect.TypeOf(example)
 	if reflect.TypeFor[T]() == reflect.TypeFor[AnyObject]() && t == reflect.TypeFor[*metav1.PartialObjectMetadata]() {

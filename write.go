@@ -16,46 +16,47 @@ import (
 	"github.com/customcacheinformer/informer/internal/stopwatch"
 )
 
-// storage is how the applier uses a store. A plainStore makes each change at once, an ownStore and a
-// durableStore make all changes of a batch in one step. Only the apply loop calls it unless a method documents otherwise.
+// storage is the interface of a store for the applier. A plainStore and a sinkStorage make each change at once. An
+// ownStore and a durableStore make all changes of a batch in one step. Only the applier's goroutine calls the methods,
+// except where a method documents otherwise.
 type storage[T Object] interface {
-	// open reads what the store holds at the start. It returns the versions at which sources can
-	// continue, by namespace, and false if ctx ended first.
+	// open reads what the store has at the start. It returns the versions at which sources can continue,
+	// by the name of their region. It returns false if ctx ended first.
 	open(ctx context.Context) (versions map[string]string, ok bool)
-	// hasForeign reports whether the store may hold objects of namespaces that the informer
-	// does not read.
+	// hasForeign reports whether the store may have objects of regions that the informer does not read.
 	hasForeign() bool
-	// find returns the object that the store has under the item's key after all writes so far.
-	// It retries until it succeeds. The error wraps ErrPermanent if the store refuses the read,
-	// so that the item cannot be applied. Any other error is that of ctx.
+	// find returns the object that the store has under the item's key after all writes so far. It retries
+	// until it succeeds. It returns an error that wraps ErrPermanent if the store refuses the read, and
+	// the error of ctx if ctx ends first.
 	find(ctx context.Context, it *item[T], now time.Duration) (found[T], error)
-	// write makes a change, or leaves it to the next commit.
+	// write makes a change, or leaves it for the next commit.
 	write(ctx context.Context, c *change[T], now time.Duration) outcome
-	// pass notes that an item is applied, and spoil that an object of a source could not be stored.
+	// pass notes that an item was applied, and spoil that an object of a source could not be stored.
 	pass(it *item[T])
 	spoil(of *scope)
-	// drop forgets a source that is gone, whose objects are deleted.
+	// drop forgets a source that is gone. Its objects were deleted before.
 	drop(of *scope)
-	// version returns the version of a source whose state the store has after all writes so far. It
-	// is "" if the store has no such state.
+	// version returns the version at which a source was exactly as the store is after all writes so far.
+	// It returns "" if there is no such version.
 	version(of *scope) string
-	// commit makes the changes that write has left to commit.
+	// commit makes the changes that write has left for it.
 	commit(ctx context.Context) outcome
-	// told notes that the log has the committed changes up to a position. If version is
-	// not empty, the store has every change up to that version of the source.
+	// told notes that the log has the committed changes up to a position. If version is not "", the store
+	// has every change up to that version of the source.
 	told(position int64, version string)
-	// keys yields the keys of the objects that are known to exist: all that begin with the prefix,
-	// and perhaps others. It ends early if ctx does.
+	// keys yields the keys of the known objects: all that begin with the prefix, and perhaps others. It
+	// ends early if ctx ends.
 	keys(ctx context.Context, prefix string) iter.Seq[string]
-	// stored returns the number of objects in the store, and -1 if it is not known. It may be called from any goroutine.
+	// stored returns the number of objects in the store, or -1 if that is not known. It may be called from any
+	// goroutine.
 	stored() int
-	// forget removes tombstones that no watcher needs any more. It is called after each batch.
+	// forget removes the tombstones that no watcher needs any more. It is called after each batch.
 	forget(ctx context.Context)
-	// close ends the work on the store. It is called when all watchers have stopped.
+	// close ends the use of the store. It is called when all watchers have stopped.
 	close(ctx context.Context)
 }
 
-// outcome is what became of a write or a commit.
+// outcome is the result of a write or a commit.
 type outcome uint8
 
 const (
@@ -66,17 +67,16 @@ const (
 	stopped         // ctx ended first
 )
 
-// pace is how many changes the applier publishes together. Waking the watchers costs as much as
-// a few changes.
+// pace limits how many changes the applier publishes together. It publishes several because waking the
+// watchers costs as much as a few changes.
 type pace struct {
 	records   int           // no more than this number of records
 	time      time.Duration // no more than the changes begun in this time
 	immediate bool          // a change is in the store when write returns
 }
 
-// access is the common part of all storages: attempts at operations on the store,
-// with retry, and the indexes and figures that follow a change. The writes themselves are in
-// own.go, plain.go and durable.go.
+// access is the common part of all storages. It makes and repeats operations on the store, and updates
+// the indexes and figures after a change. The writes themselves are in own.go, plain.go and durable.go.
 type access[T Object] struct {
 	name     string // Options.Name
 	store    any    // the store of the options, for errors
@@ -86,7 +86,7 @@ type access[T Object] struct {
 	report   func(context.Context, error)
 	reports  *reports
 	observer *Observer
-	// flush publishes the changes made so far. It is called before a retry, which may take
+	// flush publishes the changes made so far. It is called before a retry, because a retry may take
 	// long.
 	flush  func(context.Context)
 	places places
@@ -121,9 +121,8 @@ func (a *access[T]) drop(of *scope) { delete(a.places, of) }
 
 func (a *access[T]) version(of *scope) string { return a.places.of(of).bookmark() }
 
-// get looks up a key, with retry. A stored value of another type counts as absent: open
-// has reported it, and the next write replaces it. The error wraps ErrPermanent, or is
-// that of ctx.
+// get looks up a key, with retry. A stored value of another type counts as absent: open has reported it,
+// and the next write replaces it. get returns an error that wraps ErrPermanent, or the error of ctx.
 func (a *access[T]) get(ctx context.Context, key string, now time.Duration) (obj T, exists bool, err error) {
 	try := func() (err error) {
 		obj, exists, err = index.Get[T](ctx, a.scan, key)
@@ -142,8 +141,8 @@ func (a *access[T]) get(ctx context.Context, key string, now time.Duration) (obj
 	return obj, exists, err
 }
 
-// attempt makes one attempt at an operation on the store. If the attempt fails, it is failure
-// number failures of that operation.
+// attempt makes one attempt at an operation on the store, and returns its error. failures is the number
+// of failures in a row, including this attempt if it fails.
 func (a *access[T]) attempt(op, key string, now time.Duration, failures int, try func() error) error {
 	a.call.Begin(op, key, now)
 	if a.observer.Store == nil {
@@ -161,7 +160,7 @@ func (a *access[T]) attempt(op, key string, now time.Duration, failures int, try
 	return err
 }
 
-// insist performs an operation on the store. If it fails, insist continues with repeat.
+// insist performs an operation on the store, and repeats it as repeat does if it fails.
 func (a *access[T]) insist(ctx context.Context, op, key string, try func() error) error {
 	if err := a.attempt(op, key, a.clock.Now(), 1, try); err != nil {
 		return a.repeat(ctx, op, key, err, try)
@@ -169,10 +168,9 @@ func (a *access[T]) insist(ctx context.Context, op, key string, try func() error
 	return nil
 }
 
-// repeat repeats an operation whose first attempt has failed with err, until it succeeds.
-// It returns an error that wraps ErrPermanent if the store refuses the operation, and the
-// error of ctx if ctx ends first. The caller should publish all earlier changes
-// before, because repeat may take long.
+// repeat repeats an operation whose first attempt has failed with err, until it succeeds. It returns an
+// error that wraps ErrPermanent if the store refuses the operation, and the error of ctx if ctx ends
+// first. The caller should first publish all earlier changes, because repeat may take long.
 func (a *access[T]) repeat(ctx context.Context, op, key string, err error, try func() error) error {
 	begun, failures := time.Now(), 0
 	rest := func(f retry.Failure) error {
@@ -207,8 +205,8 @@ func (a *access[T]) repeat(ctx context.Context, op, key string, err error, try f
 	return nil
 }
 
-// insistOnReading repeats a read until it succeeds. It returns false if ctx ended first. The
-// informer cannot go on without the result, so it also repeats a read that the store refuses.
+// insistOnReading repeats a read until it succeeds. It returns false if ctx ended first. The informer
+// cannot continue without the result, so it repeats even a read that the store refuses.
 func (a *access[T]) insistOnReading(ctx context.Context, op string, read func() error) bool {
 	return a.insist(ctx, op, "", func() error {
 		err := read()
@@ -219,10 +217,11 @@ func (a *access[T]) insistOnReading(ctx context.Context, op string, read func() 
 	}) == nil
 }
 
-// temporary is an error that does not wrap ErrPermanent.
+// temporary hides that an error wraps ErrPermanent.
 type temporary struct{ error }
 
-// page returns a page of the store, with retry. It returns false if ctx ended first.
+// page returns the page of the store after a key, and the last key of the page, with retry. It returns
+// false if ctx ended first.
 func (a *access[T]) page(ctx context.Context, after string) (page object.Entries, last string, ok bool) {
 	op := "scan"
 	if !a.scan.Paged() { // List returns no error
@@ -235,8 +234,9 @@ func (a *access[T]) page(ctx context.Context, after string) (page object.Entries
 	return page, last, ok
 }
 
-// load counts and indexes the objects that the store holds at the start, and calls visit for
-// each. If firstPage is set, it reads only the first page. It returns false if ctx ended first.
+// load counts and indexes the objects that the store has at the start, and calls visit for each. If
+// firstPage is true, it reads only the first page. It returns false if ctx ended first, or if the store
+// does not find an object.
 func (a *access[T]) load(ctx context.Context, firstPage bool, visit func(key string, obj T)) bool {
 	loaded := a.index.Begin()
 	for after, more := "", true; more; {
@@ -272,8 +272,8 @@ func (a *access[T]) take(ctx context.Context, e object.Entry, visit func(key str
 	a.checkKey(ctx, key)
 }
 
-// wrote updates the indexes and the number of objects after a change was stored. missing is true
-// if a later change, which is stored already, has deleted the object.
+// wrote updates the indexes and the number of objects after a change was stored. missing is true if a
+// later change that is already stored has deleted the object.
 func (a *access[T]) wrote(ctx context.Context, c *change[T], missing bool) {
 	switch c.write {
 	case writeNothing:
@@ -299,8 +299,8 @@ func (a *access[T]) count(n int64) {
 	}
 }
 
-// checkKey ends Run if the store does not find the first object that it was given. No delete would
-// reach such a store, and every relist would add all objects again.
+// checkKey ends Run if the store does not find the first object that it was given. Such a store would get
+// no deletes, and every relist would add all objects again.
 func (a *access[T]) checkKey(ctx context.Context, key string) {
 	if a.keyFound || a.lost != nil {
 		return
@@ -319,7 +319,8 @@ func (a *access[T]) checkKey(ctx context.Context, key string) {
 	a.end()
 }
 
-// reportIndex notes the errors of the index functions for an object.
+// reportIndex reports the errors of the index functions for an object, or notes that the functions work
+// for it.
 func (a *access[T]) reportIndex(ctx context.Context, key string, errs []error) {
 	if len(errs) > 0 {
 		a.reports.failed(ctx, "index", key, 0, errs...)
@@ -328,8 +329,8 @@ func (a *access[T]) reportIndex(ctx context.Context, key string, errs []error) {
 	}
 }
 
-// trouble returns the operation on the store that fails now, or that has not returned for
-// too long, or nil. It may be called from any goroutine.
+// trouble returns an error for the operation on the store that fails now or has not returned for too
+// long, or nil if there is none. It may be called from any goroutine.
 func (a *access[T]) trouble() *StoreError {
 	failing := a.failing.Load()
 	op, key, lasts := a.call.Hung()
@@ -343,8 +344,8 @@ func (a *access[T]) trouble() *StoreError {
 	return hung
 }
 
-// places is where a store stands in the history of each source that has delivered items. The
-// items that come from no source have a place, too.
+// places has the place of each source that has delivered items, and one for the items that come from no
+// source.
 type places map[*scope]*place
 
 func (p places) of(s *scope) *place {
@@ -354,19 +355,18 @@ func (p places) of(s *scope) *place {
 	return p[s]
 }
 
-// place is where a store stands in the history of one source.
+// place shows which version of one source the store has.
 type place struct {
 	version string
 	exact   bool // the store is what the source was at the version
 	spoiled bool // an object of the list in progress could not be stored
-	// doubtful is true if versions in a durable store may belong to states that the server has
-	// lost. The next bookmark ends the doubt.
+	// doubtful is true if versions in a durable store may belong to states that the server has lost. It
+	// is true until the next bookmark.
 	doubtful bool
 }
 
-// pass notes that an item is applied. While a list is being applied, the store is a
-// mixture that the server never had. An object that could not be stored is missing until
-// the next list.
+// pass notes that an item was applied. While a list is being applied, the store is in a state that the
+// server never had. An object that could not be stored is missing until the next list.
 func (p *place) pass(kind itemKind, broken bool, version string) {
 	if broken {
 		p.spoil()
@@ -391,7 +391,7 @@ func (p *place) pass(kind itemKind, broken bool, version string) {
 // spoil notes that an object could not be stored.
 func (p *place) spoil() { p.exact, p.spoiled = false, true }
 
-// bookmark returns the version at which the source can continue, and "" if it must list.
+// bookmark returns the version at which the source can continue, or "" if it must list.
 func (p place) bookmark() string {
 	if !p.exact {
 		return ""
