@@ -34,10 +34,10 @@ import (
 // The zero value is ready to use. If you have an informer of [New], call
 // [CustomCacheInformer.SharedIndexInformer] instead.
 type ClientGo struct {
-	// Options returns the options of an informer. NewSharedIndexInformer calls it with the example, in the caller's goroutine. The Indexers and Fields
-	// of the options are added to the requested indexers; Fields must fit the type of the example. The Transform of the options is called before that
-	// of SetTransform. An empty Name becomes the example's kind. QueueAuto becomes QueueRealFIFO, which keeps the order of events as client-go's
-	// informers do. Nil means default options.
+	// Options returns the options of an informer. NewSharedIndexInformer calls it with the example, in the caller's goroutine.
+	// The Indexers and Fields of the options are added to the requested indexers; Fields must fit the type of the example. The
+	// Transform of the options is called before that of SetTransform. An empty Name becomes the example's kind. QueueAuto becomes
+	// QueueRealFIFO, which keeps the order of events as client-go's informers do. Nil means default options.
 	//
 	// controller-runtime makes separate informers for typed objects, unstructured objects and metadata, for
 	// each kind and namespace. The example then is a typed object, an *unstructured.Unstructured or a

@@ -129,9 +129,9 @@ func (c *Clusters[T]) recall(marks map[string]mark) {
 // time, also in a watcher's callback. The cluster's first objects come with OriginInitial, even if the informer has synced. If the
 // cluster cannot be read, the informer keeps trying until the cluster is disengaged. Health and Options.ErrorHandler get the reason.
 //
-// Engage returns an error if the name is engaged, empty or longer than 253 bytes, if it has a space, a character that cannot be
-// printed or "|", or if the source cannot be used. Once Run's ctx has ended, it returns an error that wraps [ErrStopped]. If a
-// cluster of that name was just disengaged, the new one is listed when the old objects have left the store.
+// Engage returns an error if the name is engaged or not valid, or if the source cannot be used. A name has 1 to 253 bytes,
+// without spaces, "|" and characters that cannot be printed. Once Run's ctx has ended, it returns an error that wraps
+// [ErrStopped]. If a cluster of that name was just disengaged, the new one is listed when the old objects have left the store.
 func (c *Clusters[T]) Engage(name string, from ClusterSource) error {
 	s, err := c.scopeFor(name, from)
 	if err != nil {
@@ -153,8 +153,8 @@ func (c *Clusters[T]) Engage(name string, from ClusterSource) error {
 // ends first, left stays open. Before Run, left is closed at once, even if Options.Durable has objects of the cluster: Run then
 // engages the cluster without a source, see DisengageStored.
 //
-// Disengage returns an error if leave is not one of the constants, one that wraps [ErrNotEngaged] if the cluster is not engaged, and
-// one that wraps [ErrStopped] once Run's ctx has ended.
+// Disengage returns an error if leave is not one of the constants. The error wraps [ErrNotEngaged] if the cluster is not engaged,
+// and [ErrStopped] once Run's ctx has ended.
 func (c *Clusters[T]) Disengage(name string, leave Leave) (left <-chan struct{}, err error) {
 	if err := leave.check(); err != nil {
 		return nil, c.failed("Disengage", name, err)
@@ -210,8 +210,8 @@ func (c *Clusters[T]) DisengageStored(leave Leave, except ...string) error {
 // nothing is listed unless a list was under way. Otherwise the objects of the old cluster come as deletes with OriginLeft, and then
 // the new cluster is listed.
 //
-// Replace returns an error that wraps [ErrNotEngaged] if the cluster is not engaged, one that wraps [ErrStopped] once Run's ctx has
-// ended, and another error if the source cannot be used. After an error, the informer continues with the old source.
+// Replace returns an error if the source cannot be used. The error wraps [ErrNotEngaged] if the cluster is not engaged, and
+// [ErrStopped] once Run's ctx has ended. After an error, the informer continues with the old source.
 func (c *Clusters[T]) Replace(name string, from ClusterSource) error {
 	s, err := c.scopeFor(name, from)
 	if err != nil {

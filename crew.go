@@ -16,10 +16,10 @@ import (
 // syncedKey is the key in the queue that makes a worker call OnSynced. No object has this key.
 const syncedKey = ""
 
-// crew calls a watcher for several objects at the same time, but for each object only once at a time,
-// and repeats calls that have failed. Waiting events are merged by object. A failed event is merged
-// with newer events of its object. client-go's workqueue decides which object is next, and when a retry
-// is due.
+// crew calls a watcher for several objects at the same time, and repeats calls that have failed. It never
+// makes two calls for one object at the same time. Waiting events are merged by object. A failed event is
+// merged with newer events of its object. client-go's workqueue decides which object is next, and when a
+// retry is due.
 type crew[T Object] struct {
 	listener *informerProcessorListener[T]
 	queue    workqueue.TypedDelayingInterface[string]
@@ -229,11 +229,11 @@ func (c *crew[T]) attempt(ctx context.Context, e *entry[T]) {
 	l.countMerged(c.release(e, &a, wait, retry, draining))
 }
 
-// eventToTell returns the event that the watcher must get next for e. Usually that is the first event of
-// e. But a failed attempt may have taken effect. If it has given the watcher of a Select an object that
-// is no longer selected, eventToTell returns a delete of that object. This is not decided when events are
-// merged, because selected is the program's code, which must not run under the lock, and because the
-// object may be selected again before the attempt.
+// eventToTell returns the event that the watcher must get next for e. Usually that is the first event of e.
+// But a failed attempt may have taken effect. If it has given the watcher of a Select an object that is no
+// longer selected, eventToTell returns a delete of that object. This is not decided when events are merged,
+// for two reasons. selected is the program's code, which must not run under the lock, and the object may be
+// selected again before the attempt.
 func (c *crew[T]) eventToTell(e *entry[T]) Event[T] {
 	var none T
 	if s, ok := c.listener.watcher.(selection[T]); ok && e.failedNew != none {
@@ -384,9 +384,9 @@ func (c *crew[T]) calling() []string {
 // lock.
 const healthDepth = 1000
 
-// health returns whether a call has lasted for stopwatch.HungCall, whether the oldest event waits for a
-// retry, and the keys of up to limit objects that wait for a retry, the oldest first. It looks only at
-// the healthDepth oldest objects.
+// health reports whether a call has lasted for stopwatch.HungCall, and whether the oldest event waits for a
+// retry. It also returns the keys of up to limit objects that wait for a retry, the oldest first. It looks
+// only at the healthDepth oldest objects.
 func (c *crew[T]) health(limit int) (hung, retrying bool, retries []string) {
 	now := c.listener.processor.Now()
 	c.mu.Lock()

@@ -73,24 +73,25 @@
 //     event before it, or an equal object if the store returns copies. A watcher that joins delays no other part of the
 //     informer, even if the store is slow to list. The informer's own store gives each watcher a snapshot. Over another
 //     store, watchers that join at the same time share the pages that they read. While the store takes changes, a pause
-//     follows each read of a page, nine times as long as the read and at most 100 ms. So many joins do not keep the
-//     store from taking changes. A read that hangs delays other joins by about a second for each page that they read.
+//     follows each read of a page, nine times as long as the read and at most 100 ms. These pauses let the store take
+//     changes even if many watchers join. A read that hangs delays other joins by about a second for each page that
+//     they read.
 //
 //  4. Synced. [Registration.Synced] is closed once the watcher has been called for every object of its
-//     initial state. Calls that returned an error or panicked (if the panic is recovered) count too. If
-//     the state is empty, the channel is closed when the informer has synced. The channel is never
-//     closed after the watcher was removed or the informer was stopped. Synced of the informer is closed
-//     once every object of the first list is in the store, or was reported because the store refused it
-//     or because it could not be used. A list fails if it has an object of another type. It also fails
-//     if it does not look like a list of the resource: its items must have the right type, it must have
-//     a resourceVersion if the list before had one, and an unstructured list must have the right kind.
-//     Each page must have the version of the first. Some servers have no resourceVersions. So a list
-//     without one is accepted, reported and shown by Health until a list of the source, or a [Durable],
-//     has had one. Two kinds of odd lists are accepted at the twentieth time in a row: an empty list of
-//     a source without versions, and a list of another kind. With [IntakeWhole], nothing of a failed
-//     list is delivered. With [IntakeEarly], the objects that came before the failure were delivered. No
-//     delete, no Synced and no bookmark follows from a list before it is complete. WaitForSync returns a
-//     [*SyncError] that names the parts that are late and the reasons.
+//     initial state. Calls that returned an error or panicked (if the panic is recovered) count too. If the
+//     state is empty, the channel is closed when the informer has synced. The channel is never closed after
+//     the watcher was removed or the informer was stopped. Synced of the informer is closed once every
+//     object of the first list is in the store. An object that was reported, because the store refused it
+//     or it could not be used, counts too. A list fails if it has an object of another type. It also fails
+//     if it does not look like a list of the resource: its items must have the right type, it must have a
+//     resourceVersion if the list before had one, and an unstructured list must have the right kind. Each
+//     page must have the version of the first. Some servers have no resourceVersions. So a list without one
+//     is accepted, reported and shown by Health until a list of the source, or a [Durable], has had one.
+//     Two kinds of odd lists are accepted at the twentieth time in a row: an empty list of a source without
+//     versions, and a list of another kind. With [IntakeWhole], nothing of a failed list is delivered. With
+//     [IntakeEarly], the objects that came before the failure were delivered. No delete, no Synced and no
+//     bookmark follows from a list before it is complete. WaitForSync returns a [*SyncError] that names the
+//     parts that are late and the reasons.
 //
 //  5. Deletes. No delete is missed while the informer runs, even if it has to list again. If an object
 //     was deleted and created again in between, so that it has another UID, watchers get a delete and
@@ -215,12 +216,12 @@
 // The informer also asks after a watch that took a second or more to open, because client-go may have
 // repeated that request after failures without reporting them.
 //
-// Two kinds of restore are noticed only at the next list. In the first, no request fails. In the
-// second, the server has passed the version that the informer knows before the informer asks. (If
-// no watched object changes, this version is up to a minute old, the time between two bookmarks.)
-// In this second case an object may get exactly the version of a state that was lost. The informer
-// then takes it for that state until its next event. The documentation of etcd describes a restore
-// in which versions do not go back: --bump-revision and --mark-compacted of etcdutl.
+// Two kinds of restore are noticed only at the next list. In the first, no request fails. In the second,
+// the server has passed the version that the informer knows before the informer asks. If no watched object
+// changes, this version is up to a minute old, the time between two bookmarks. In this second case an
+// object may get exactly the version of a state that was lost. The informer then takes it for that state
+// until its next event. The documentation of etcd describes a restore in which versions do not go back:
+// --bump-revision and --mark-compacted of etcdutl.
 //
 // # Beside client-go and controller-runtime
 //

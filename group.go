@@ -15,10 +15,10 @@ import (
 	"github.com/customcacheinformer/informer/internal/object"
 )
 
-// Group runs informers and other members, such as controllers of package enqueue, waits for them and reports their health. Members may be added and
-// removed before and while it runs. A member that cannot sync, because its CRD is missing or the API server forbids it, keeps trying. It delays only the
-// members that read it, and for 5 s those that wait for their turn to list, see [ListLimit]. [GetOrAdd] makes and adds the informers that several parts of
-// a program share.
+// Group runs informers and other members, such as controllers of package enqueue, waits for them and reports their health.
+// Members may be added and removed before and while it runs. A member that cannot sync, because its CRD is missing or the API
+// server forbids it, keeps trying. It delays only the members that read it, and for 5 s those that wait for their turn to list,
+// see [ListLimit]. [GetOrAdd] makes and adds the informers that several parts of a program share.
 //
 // The zero value is ready to use. A Group must not be copied. Its methods may be called from
 // any goroutine and in any order.
@@ -117,12 +117,11 @@ type member struct {
 	failed  error              // the error of Run; read it only after stopped is closed
 }
 
-// Add adds m, and starts it if the group runs. It does not block. It returns an error if m is nil,
-// cannot be compared, or is already a member, and one that wraps [ErrAlreadyRun] if m has been run, by
-// this group or elsewhere. Once the ctx of the group's Run has ended, it returns an error that wraps
-// [ErrStopped]. It also returns an error if another member has the same Name, unless that member is
-// being removed: errors, metrics and the page of package debug distinguish members by their names, so
-// set Options.Name.
+// Add adds m, and starts it if the group runs. It does not block. It returns an error if m is nil, cannot
+// be compared, or is already a member. If m has been run, by this group or elsewhere, the error wraps
+// [ErrAlreadyRun]. Once the ctx of the group's Run has ended, it returns an error that wraps [ErrStopped].
+// It also returns an error if another member has the same Name, unless that member is being removed:
+// errors, metrics and the page of package debug distinguish members by their names, so set Options.Name.
 func (g *Group) Add(m Member) error {
 	if err := g.addMember(m, nil); err != nil {
 		return fmt.Errorf("informer: Group: Add: %w", err)

@@ -67,9 +67,9 @@ type Health struct {
 	// yet.
 	Queued int `json:"queued"`
 	// Namespaces has an element for each namespace of an informer that NewInNamespaces has made, in the order
-	// in which they were given. Then Watching is true if every namespace is watched, LastList, LastContact
-	// and ResourceVersion are the oldest of all, and SourceError belongs to the namespace that has failed
-	// most often in a row. If the set is empty, Namespaces is empty, and Watching is true. For other
+	// in which they were given. Then Watching is true if every namespace is watched, and LastList,
+	// LastContact and ResourceVersion are the oldest of all. SourceError belongs to the namespace that has
+	// failed most often in a row. If the set is empty, Namespaces is empty, and Watching is true. For other
 	// informers Namespaces is nil.
 	Namespaces []SourceHealth `json:"namespaces,omitzero"`
 	// Clusters has an element for each cluster of an informer that NewOverClusters has made, in the order in which they

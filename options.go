@@ -163,11 +163,12 @@ type Options[T Object] struct {
 	// runs, the source waits. See [StripManagedFields]. Defaults to none.
 	Transform func(T) (T, error)
 
-	// Omit has the paths of fields that the informer removes from every object, such as "metadata.managedFields" or "status.conditions". If the
-	// configuration of the client has [Transport], these fields are never decoded. Otherwise they are removed in place, before Transform. Each step of a
-	// path is the name of a field in JSON. In unstructured objects it may also be a key of a map, such as metadata.annotations['example.com/a']. A path
-	// cannot lead through a list. New returns an error for a path that T does not have, and for apiVersion, kind, and the metadata by which the informer
-	// knows an object. An object that a Durable has already keeps the fields until it changes. Defaults to none.
+	// Omit has the paths of fields that the informer removes from every object, such as "metadata.managedFields" or
+	// "status.conditions". If the configuration of the client has [Transport], these fields are never decoded. Otherwise they are
+	// removed in place, before Transform. Each step of a path is the name of a field in JSON. In unstructured objects it may also
+	// be a key of a map, such as metadata.annotations['example.com/a']. A path cannot lead through a list. New returns an error
+	// for a path that T does not have, and for apiVersion, kind, and the metadata by which the informer knows an object. An
+	// object that a Durable has already keeps the fields until it changes. Defaults to none.
 	Omit []string
 
 	// Share lets equal parts of objects share memory, in this informer and in all others with the same
@@ -254,10 +255,10 @@ type WatcherOptions struct {
 	//
 	// A watcher that only looks at the state of objects does not notice this.
 	//
-	// So at most MaxBacklog events plus two per object wait. Two things do not count: the rest of a
-	// state that the watcher is being given, when it has joined or for a resync, and the events that it
-	// has taken, up to 256 or MaxBacklog if that is less. 0, the default, means 10,000. A negative
-	// value keeps every event, however much memory that takes.
+	// So at most MaxBacklog events plus two per object wait. The rest of a state that the watcher is being
+	// given, when it has joined or for a resync, does not count. Nor do the events that it has taken, up to
+	// 256, or MaxBacklog if that is less. 0, the default, means 10,000. A negative value keeps every event,
+	// however much memory that takes.
 	MaxBacklog int
 
 	// Workers is how many goroutines call the watcher at the same time, each for another object. The

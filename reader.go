@@ -138,12 +138,12 @@ func (i *CustomCacheInformer[T]) each(prefix string, visit func(object.Entry, T)
 	}
 }
 
-// WaitFor blocks until cond returns true for the object with that key, and then returns nil. It calls cond for the
-// object that the store has now, and for the result of every later change. For a deleted or missing object cond gets
-// the zero T and false. Before the informer has synced, an object that exists may be missing, so wait for the sync
-// before you wait for a delete. WaitFor returns a *SyncError if ctx or the informer ends first, a *StoreError if the
-// store cannot be read, and another error if cond is nil or [NewOverClusters] has made the informer. It may be called
-// before Run, but not in a watcher's callback. cond runs in the caller's goroutine and must not change obj.
+// WaitFor blocks until cond returns true for the object with that key, and then returns nil. It calls cond for the object
+// that the store has now, and for the result of every later change. For a deleted or missing object cond gets the zero T
+// and false. Before the informer has synced, an object that exists may be missing, so wait for the sync before you wait for
+// a delete. WaitFor returns a *SyncError if ctx or the informer ends first, and a *StoreError if the store cannot be read.
+// It returns another error if cond is nil or [NewOverClusters] has made the informer. It may be called before Run, but not
+// in a watcher's callback. cond runs in the caller's goroutine and must not change obj.
 func (i *CustomCacheInformer[T]) WaitFor(ctx context.Context, key types.NamespacedName, cond func(obj T, exists bool) bool) error {
 	switch {
 	case cond == nil:
@@ -192,9 +192,8 @@ func (i *CustomCacheInformer[T]) WaitFor(ctx context.Context, key types.Namespac
 // the namespace makes no difference.
 //
 // WaitForVersion returns a *SyncError if ctx or the informer ends first. It returns another error if the informer
-// does not read the namespace, if version is "" or cannot be compared with those of the source, or if
-// [NewOverClusters] has made the informer: then use WaitForVersionIn. It may be called before Run, but not in a
-// callback.
+// does not read the namespace, or if version is "" or cannot be compared with those of the source. For an
+// informer of [NewOverClusters], use WaitForVersionIn. It may be called before Run, but not in a callback.
 //
 // A change for which Transform has failed counts too, although it is not in the store. If a selector hides the write
 // from this informer, only the next event or bookmark shows that its version has passed. That may take a minute, or
@@ -246,10 +245,10 @@ func (i *CustomCacheInformer[T]) waitForVersion(ctx context.Context, only *scope
 	}
 }
 
-// ResourceVersion returns the version up to which the store has every change, or "" before the first list is in the store. For several
-// namespaces it returns the lowest of their versions. For an informer of [NewOverClusters] it returns "", because versions of different
-// clusters cannot be compared: see Versions. With client-go's fakes, whose objects have no versions, it stays at the version of the
-// last list. It does not block.
+// ResourceVersion returns the version up to which the store has every change, or "" before the first list is in the store.
+// For several namespaces it returns the lowest of their versions. For an informer of [NewOverClusters] it returns "",
+// because versions of different clusters cannot be compared: see Versions. With client-go's fakes, whose objects have no
+// versions, it stays at the version of the last list. It does not block.
 func (i *CustomCacheInformer[T]) ResourceVersion() string {
 	rv, _ := i.gate.resourceVersion(nil)
 	return rv
@@ -296,17 +295,17 @@ type SourceVersions struct {
 	Watching time.Duration
 }
 
-// Versions returns how far the informer has read each of its sources. An informer has one source, except that one of [NewInNamespaces] has
-// a source for each namespace, in the given order, and one of [NewOverClusters] has a source for each cluster, in the order in which they
-// were engaged. Versions does not block.
+// Versions returns how far the informer has read each of its sources. There is usually one source. An informer of
+// [NewInNamespaces] has one for each namespace, in the given order, and one of [NewOverClusters] has one for each cluster,
+// in the order of Engage. Versions does not block.
 //
-// A process that hands work over can pass on Namespace and Changed of each source. The process that takes over gives both to [CustomCacheInformer.WaitForVersion]. It then never
-// works from an older state than the first process had. It waits only for changes that have happened, and not for the next bookmark.
+// A process that hands work over can pass on Namespace and Changed of each source. The process that takes over gives both
+// to [CustomCacheInformer.WaitForVersion]. It then never works from an older state than the first process had. It waits
+// only for changes that have happened.
 //
-// An informer that continues from the bookmark of a [Durable] begins with this bookmark as Changed. Otherwise objects
-// that the store had before Run do not count until they are listed. The objects of client-go's fakes have no
-// versions, so Changed stays "". If Transform removes the resourceVersion of listed objects, Changed does not include
-// it.
+// An informer that continues from the bookmark of a [Durable] begins with this bookmark as Changed. Otherwise objects that
+// the store had before Run do not count until they are listed. The objects of client-go's fakes have no versions, so
+// Changed stays "". If Transform removes the resourceVersion of listed objects, Changed does not include it.
 func (i *CustomCacheInformer[T]) Versions() []SourceVersions {
 	var versions []SourceVersions
 	for _, s := range i.gate.scopes() {
@@ -396,8 +395,8 @@ func (i *CustomCacheInformer[T]) shown(v *memory.Snapshot) *Snapshot[T] {
 	return &Snapshot[T]{view: v, source: i.source, at: momentOf(v), name: i.opts.Name, clusters: i.gate.clusters}
 }
 
-// In returns the part of s that belongs to one cluster, if [NewOverClusters] has made the informer. If s has no objects of that cluster,
-// the part is empty. For other informers In returns s.
+// In returns the part of s that belongs to one cluster, if [NewOverClusters] has made the informer. If s has no objects of
+// that cluster, the part is empty. For other informers In returns s.
 func (s *Snapshot[T]) In(cluster string) *Snapshot[T] {
 	if !s.clusters {
 		return s
@@ -406,10 +405,10 @@ func (s *Snapshot[T]) In(cluster string) *Snapshot[T] {
 }
 
 // Version returns the resourceVersion at which the source was exactly in this state, or "". It needs Options.Queue
-// QueueRealFIFO: QueueDeltaFIFO, the default, changes the order of events, and Version is always "". It is also "" until the
-// first list is complete, during a later list, for a source without versions, and for an informer of several namespaces or
-// clusters: see Versions. After an object that could not be used it is "" until the next list. Your own writes to the store
-// do not change it.
+// QueueRealFIFO: QueueDeltaFIFO, the default, changes the order of events, and Version is always "". It is also "" until
+// the first list is complete, during a later list, for a source without versions, and for an informer of several namespaces
+// or clusters: see Versions. After an object that could not be used it is "" until the next list. Your own writes to the
+// store do not change it.
 func (s *Snapshot[T]) Version() string { return s.at.version() }
 
 // Versions returns for each source what Version returns for an informer with one source, in the order of
