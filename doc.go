@@ -19,7 +19,7 @@
 //
 //  1. [New] makes an informer.
 //  2. [CustomCacheInformer.AddWatcher] registers the code that gets events.
-//  3. [Registration] shows when that code has seen everything, and removes it.
+//  3. [Registration] shows when that code has got all objects, and can remove it.
 //  4. [CustomCacheInformer.ByIndex], and the other methods of [Reader], read the objects. Options.Fields and
 //     package indexes have ready-made indexes.
 //  5. [Select] passes on only some objects.
@@ -143,11 +143,11 @@
 //
 //  11. Errors. Options.ErrorHandler gets typed errors with the key and the operation: once when an
 //     operation begins to fail, and once more if it is given up. Each attempt is reported to
-//     [Observer]. If an object cannot be decoded, see [Transport], or if Transform or an index
-//     function fails for it, this is reported once until it works again. If many objects fail, only
+//     [Observer]. If an object cannot be decoded, see [Transport], or if Transform or an index function
+//     fails for it, this is reported, but not again until the object works. If many objects fail, only
 //     some are reported, with their number, see [ObjectError]. [CustomCacheInformer.Health] and a
-//     [*SyncError] have the last error that prevents progress. They also show a request that has
-//     had no answer for 30 s, and a stream of the first state that has not ended after 10 s.
+//     [*SyncError] have the last error that prevents progress. They also show a request that has had no
+//     answer for 30 s, and a stream of the first state that has not ended after 10 s.
 //
 //  12. Silent servers. An informer does not wait forever because of a wrong answer, or of a stream
 //     or a watch that has become silent. A start from a [Durable] lists if the version has expired,
@@ -309,16 +309,16 @@ package informer
 // The parts of the package, in the order in which an event passes them. CONTRIBUTING.md has more.
 //
 //   - informer.go joins the parts. options.go and errors.go are what a program gives and gets.
-//   - source.go makes sources of clients. internal/source reads them, with internal/framing below the
-//     clients, and sink.go takes their objects.
-//   - gate.go holds the sources back while the store is behind, and is what waits.
+//   - source.go makes sources from clients. internal/source reads the sources, internal/framing decodes
+//     objects below the clients, and sink.go takes the objects.
+//   - gate.go makes the sources wait while the store is behind, and counts the waiting items.
 //   - apply.go takes items from the queue, decide.go decides what each changes, and write.go writes it,
 //     with own.go, plain.go or durable.go. internal/memory is the informer's own store.
 //   - processor.go publishes events in a log, and owns the listeners.
-//   - listener.go calls one watcher, and pop.go keeps what it has not handled: join.go reads its first
-//     state, backlog.go bounds and merges it, crew.go shares it among workers. calls.go is about its calls:
-//     their counts, their results, and what client-go's handlers and followers of versions get.
-//   - watcher.go, reader.go, store.go, health.go and observer.go are the other public names, with sync.go,
-//     which waits for the first state.
-//   - group.go and group_shared.go run several informers, and clusters.go engages clusters. clientgo.go shows an informer as
-//     client-go's, and has one that fills a Sink in place of a reflector of client-go's.
+//   - listener.go calls one watcher, and pop.go prepares what it has not handled. join.go reads its first
+//     state, backlog.go bounds and merges its events, and crew.go divides them among workers. calls.go
+//     counts the calls, and has client-go's handlers and followers of versions.
+//   - watcher.go, reader.go, store.go, health.go and observer.go have the other public names. sync.go
+//     waits for the first state.
+//   - group.go and group_shared.go run several informers, and clusters.go engages clusters. clientgo.go implements
+//     client-go's interfaces, and has the informer that fills a Sink.

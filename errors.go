@@ -232,11 +232,11 @@ func (e *ObjectError) Error() string {
 // Unwrap returns Err.
 func (e *ObjectError) Unwrap() error { return e.Err }
 
-// Report gives err to the ErrorHandler of a [Group], if ctx is the ctx of a member's Run in that group
-// or comes from it. Otherwise, or if the group has no ErrorHandler, it logs err with the logger of ctx,
-// and the stack if err is a *[PanicError]. Report is the default of Options.ErrorHandler. Your own
-// members can report errors with it. Your own handler can call it to log as well: the handler is not
-// called again.
+// Report gives err to the ErrorHandler of a [Group], if ctx is the ctx of a member's Run in that group or
+// comes from it. Otherwise, or if the group has no ErrorHandler, it logs err with the logger of ctx, with
+// the stack if err wraps a *[PanicError]. Report is the default of Options.ErrorHandler. Your own members
+// can report errors with it. Your own handler can call it to log as well: the handler is not called
+// again.
 func Report(ctx context.Context, err error) { membership.Report(ctx, err, logError) }
 
 func logError(ctx context.Context, err error) {

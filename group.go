@@ -289,7 +289,7 @@ func (g *Group) startLocked(m *member) {
 	})
 }
 
-// notify makes all calls of WaitForSync check the members again.
+// notify makes all calls of WaitForSync that wait check the members again.
 func (g *Group) notify() {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -284,7 +284,8 @@ func (i *CustomCacheInformer[T]) setNamespaces(namespaces []string) error {
 	}
 }
 
-// become replaces the set of sources. The caller holds roster.mu.
+// become replaces the set of sources. It returns ErrStopped if the informer has stopped. The caller holds
+// roster.mu.
 func (i *CustomCacheInformer[T]) become(set, come, gone []*scope) error {
 	i.settings.Lock()
 	defer i.settings.Unlock()
@@ -346,7 +347,7 @@ func (i *CustomCacheInformer[T]) Run(ctx context.Context) error {
 	ctx, i.applier.access.end = context.WithCancel(klog.NewContext(ctx, klog.LoggerWithValues(klog.FromContext(ctx), "informer", i.opts.Name)))
 	defer i.applier.access.end()
 
-	// The watchers' calls outlive ctx until the source has stopped.
+	// The watchers' calls may continue after the end of ctx, until the source has stopped.
 	calls, stopCalls := context.WithCancel(context.WithoutCancel(ctx))
 	defer stopCalls()
 	var watchers, controller sync.WaitGroup

@@ -121,7 +121,7 @@ func (l *informerProcessorListener[T]) takeFirst() {
 	}
 }
 
-// remove ends the registration of the listener, see Registration.Remove.
+// remove does the work of Registration.Remove.
 func (l *informerProcessorListener[T]) remove() { l.processor.remove(l) }
 
 // callOf is the key under which the ctx of a watcher's calls has the listener.

@@ -60,8 +60,8 @@ const (
 	IntakeWhole
 )
 
-// WatchListMode chooses whether an informer gets the first state of a resource by a stream
-// (WatchList, the default of client-go since 0.35) or by a list.
+// WatchListMode chooses whether an informer gets the first state of a resource as a stream (WatchList,
+// the default of client-go since 0.35) or by a list.
 type WatchListMode int
 
 const (
@@ -137,11 +137,11 @@ type Options[T Object] struct {
 	// Indexers are the index functions for ByIndex, by name. A Store that is a cache.Indexer, and a Durable
 	// that is a [DurableIndexer], keep these indexes themselves. For any other Store or Durable the informer
 	// keeps them in memory, with keys only. The name cache.NamespaceIndex is taken. If a function returns an
-	// error for an object, the object is stored, but that index does not find it. An *ObjectError is reported
-	// once, until the functions work for the object. The informer's own store treats a panic as an error, and
-	// calls the functions again after 1 s, 2 s, and so on up to 1 min, until they work. It remembers the
-	// values of each object until the object is next written. The functions are called while the store is
-	// locked and must not call the informer. Defaults to none.
+	// error for an object, the object is stored, but that index does not find it. An *ObjectError is
+	// reported, and not again until the functions work for the object. The informer's own store treats a
+	// panic as an error, and calls the functions again after 1 s, 2 s, and so on up to 1 min, until they
+	// work. It remembers the values of each object until the object is next written. The functions are called
+	// while the store is locked and must not call the informer. Defaults to none.
 	Indexers Indexers[T]
 
 	// Fields are further indexes for ByIndex. The key is the name of the index, and the value is the path of a field,
@@ -157,10 +157,10 @@ type Options[T Object] struct {
 	// get it. It may change the object in place. It must keep namespace and name. It should keep UID
 	// and resourceVersion: a relist uses them to find out which objects are new, created again, or
 	// unchanged. If Transform returns an error, the object's previous state stays (a new object stays
-	// absent), and an *ObjectError is reported once, until Transform works for the object. Transform is
-	// called again at the object's next event or relist. An error never stops a delete. One goroutine
-	// at a time calls Transform, or one for each namespace or cluster if there are several. While it
-	// runs, the source waits. See [StripManagedFields]. Defaults to none.
+	// absent), and an *ObjectError is reported, but not again until Transform works for the object.
+	// Transform is called again at the object's next event or relist. An error never stops a delete.
+	// One goroutine at a time calls Transform, or one for each namespace or cluster if there are
+	// several. While it runs, the source waits. See [StripManagedFields]. Defaults to none.
 	Transform func(T) (T, error)
 
 	// Omit has the paths of fields that the informer removes from every object, such as "metadata.managedFields" or
@@ -193,10 +193,10 @@ type Options[T Object] struct {
 	// PageSize is the number of objects in each page of a LIST. A list in pages asks for the newest
 	// state, which API servers before 1.34 read from etcd and not from their cache. PageSize has no
 	// effect on a stream (see WatchList). 0, the default, means 500 if lists are taken in early, because
-	// memory must hold a whole page. Otherwise it leaves the page size to client-go. So does a negative
-	// value, always: the API server then answers from its cache, mostly in one page. Each page is a
-	// request. At client-go's default limit of 5 requests a second, 50,000 objects take 18 s; QPS -1 in
-	// the rest.Config turns that limit off.
+	// memory must hold a whole page, and otherwise leaves the page size to client-go. A negative value
+	// always leaves it to client-go: the API server then answers from its cache, usually in one page.
+	// Each page is a request. At client-go's default limit of 5 requests a second, 50,000 objects take
+	// 18 s; QPS -1 in the rest.Config turns that limit off.
 	PageSize int64
 
 	// Intake chooses when the informer takes in the objects of a list. Defaults to IntakeAuto.

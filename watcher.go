@@ -13,8 +13,8 @@ import (
 	"github.com/customcacheinformer/informer/internal/object"
 )
 
-// AnyObject is any API object. It may itself be the T of an informer whose object type is
-// known only at run time.
+// AnyObject is any API object. Use it as the T of an informer if the type of the objects is known only at
+// run time.
 type AnyObject interface {
 	metav1.Object
 	runtime.Object

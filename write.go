@@ -379,8 +379,8 @@ func (p *place) pass(kind itemKind, broken bool, version string) {
 	case itemResumed:
 		p.exact = true
 	default:
-		// An item without a version is part of a list, or of unknown age: then the store
-		// matches no version.
+		// An item without a version is part of a list, or its age is unknown. After it, the store matches
+		// no version.
 		p.exact = p.exact && version != ""
 	}
 	if version != "" {
