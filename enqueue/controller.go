@@ -23,26 +23,25 @@ import (
 // defaultStandbyDeletes is the default of Options.StandbyDeletes.
 const defaultStandbyDeletes = 100_000
 
-// ErrStandbyDeletesDropped is wrapped by the error that reports that a controller on standby drops the keys
-// of deletes, see Options.StandbyDeletes.
+// ErrStandbyDeletesDropped is wrapped by the error that reports that a controller drops keys of
+// deletes, because it has more of them than Options.StandbyDeletes.
 var ErrStandbyDeletesDropped = errors.New("too many deletes on standby, the oldest are dropped")
 
-// Controller owns a queue, the watchers that put keys into it, and the workers that call a
-// reconcile function for each key. It is a member of an [informer.Group], which starts and stops
-// it and shows its Health. [NewController] makes one. Its methods may be called from any
-// goroutine. It must not be copied.
+// Controller owns a queue, the watchers that put keys into it, and the workers that call a reconcile
+// function for each key. It is a member of an [informer.Group], which starts and stops it and shows its
+// Health. [NewController] makes one. Its methods may be called from any goroutine. It must not be
+// copied.
 //
-// A Controller loses no delete of an informer over an [informer.Durable]. The delete counts as
-// handled when reconcile has returned nil and asked for no other call, or has returned an error
-// that wraps [informer.ErrPermanent], for each key that the delete led to, in a call that began
-// after the key was queued. Before that, the store keeps its tombstone, and the controller is told
-// of it again after a restart or a crash. A delete that leads to no key is handled at once.
-// reconcile sees only the key. So if the object was created again, a success for its key stands
-// for the delete, too.
+// A Controller loses no delete of an informer over an [informer.Durable]. A delete counts as handled
+// when, for each key that it led to, a call that began after the key was queued has returned nil and
+// asked for no other call, or has returned an error that wraps [informer.ErrPermanent]. Until then the
+// store keeps its tombstone, and the controller is told of the delete again after a restart or a crash.
+// A delete that leads to no key is handled at once. reconcile sees only the key. So if the object was
+// created again, a success for its key counts for the delete, too.
 //
-// A reconcile that asks for another call after every success, such as once an hour, handles no
-// delete, and the store keeps all tombstones. To have keys reconciled from time to time, give a
-// source a ResyncPeriod with [Source.With].
+// If reconcile asks for another call after every success, such as once an hour, no delete is ever
+// handled, and the store keeps all tombstones. To have keys reconciled from time to time, give a source
+// a ResyncPeriod with [Source.With].
 type Controller[K comparable] struct {
 	hooks
 	opts      Options
@@ -69,39 +68,38 @@ type Controller[K comparable] struct {
 	dropped int         // how many keys were dropped from early
 }
 
-// hooks are the methods that only a group calls.
+// hooks has the methods that only a group calls.
 type hooks = membership.Worker
 
 // NewController returns a controller that calls reconcile for the keys of the sources.
 //
-// reconcile brings about what the object of the key asks for. It gets only the key, and reads
-// the rest from an informer. If there is no such object, it has been deleted, or the informer does
-// not read it: one with a selector, of some namespaces or of a part knows no other objects. The
-// controller never calls reconcile twice at once for one key: if events put the key into the queue
-// during a call, however often, one more call follows. The results of reconcile decide when it is
-// called for the key again:
+// reconcile does what the object of the key asks for. It gets only the key, and reads the rest from an
+// informer. If the informer has no such object, the object was deleted, or the informer does not read
+// it because of a selector, its namespaces or its part. The controller never calls reconcile twice at
+// once for one key: if events put the key into the queue during a call, however often, one more call
+// follows. The results of reconcile decide when it is called for the key again:
 //
 //   - An error: after a pause, see Options.BaseDelay. Meanwhile the workers continue with other keys.
 //     NotFound and conflicts are errors like any other: the next attempt reads again.
 //   - An error that wraps [informer.ErrPermanent]: when an event puts the key into the queue.
-//   - No error, and again more than 0: after that time, or earlier if an event puts the key
-//     into the queue. An again less than 0, which time.Until returns for a time that is
-//     past, means at once. If calls for a key ask for less than 5 ms again and again, only the
-//     first gets it. Later pauses are at least as long as those after failures.
+//   - No error, and again more than 0: after that time, or earlier if an event puts the key into the
+//     queue. An again less than 0, which time.Until returns for a time that is past, means at once. If
+//     calls for a key ask for less than 5 ms again and again, only the first gets it. Later pauses are
+//     at least as long as those after failures.
 //   - No error, and again 0: when an event puts the key into the queue.
 //
 // The result of a call replaces the time for which the key has been waiting.
 //
-// The ctx of a call ends with the ctx of Run, or up to DrainTimeout later, or after CallTimeout.
-// It has a logger (klog.FromContext) with the key. A call that does not return after its ctx has
-// ended holds up Run, and its key is logged after 10 s. A call must not end its goroutine, as
+// The ctx of a call ends with the ctx of Run, or up to DrainTimeout later, or after CallTimeout. It has
+// a logger (klog.FromContext) with the key. If a call does not return after its ctx has ended, Run
+// cannot return either, and the key is logged after 10 s. A call must not end its goroutine, as
 // runtime.Goexit and a test's FailNow do.
 //
-// NewController registers a watcher with each source. So make the controller before its informers
-// run: then it also gets the deletes that happened before, see promise 5 of package
-// informer. A controller that is made more than a minute after the first watcher of an informer
-// is told later deletes only, until the next start. If a controller will never be run, add it to a
-// group and remove it there, because a Durable keeps tombstones for it.
+// NewController registers a watcher with each source. So make the controller before its informers run:
+// then it also gets the deletes that happened before, see promise 5 of package informer. A controller
+// that is made more than a minute after the first watcher of an informer gets only later deletes, until
+// the next start. If a controller will never be run, add it to a group and remove it there, because a
+// Durable keeps tombstones for it.
 //
 // NewController returns an error if an argument or option cannot be used, or if an informer has
 // stopped. It makes no request and starts no goroutine.
@@ -185,16 +183,17 @@ func (c *Controller[K]) attach(sources []Source[K]) error {
 	return nil
 }
 
-// Run waits until the informers of the sources have synced, and those of Options.Reads, the set of
-// Options.Shards has started, and the controller is elected. Then it calls reconcile for each key in the queue, with Options.Workers
-// goroutines, until ctx ends, and returns when every call has returned. It does not wait for
-// other informers, or for other watchers.
+// Run waits until the informers of the sources and the members of Options.Reads have synced, the set of
+// Options.Shards has started, and the controller is elected. It does not wait for anything else. Then
+// it calls reconcile for each key in the queue, with Options.Workers goroutines, until ctx ends, and
+// returns when every call has returned.
 //
-// It returns nil, or an [*informer.SyncError] if an informer stops before it has synced and ctx
-// has not ended. With Options.Elected, it returns an error that wraps informer.ErrStopped if an informer
-// stops before it has delivered all objects after the election, or informer.ErrLeaseLost, see Options.Lost. It returns
-// informer.ErrAlreadyRun at once if the controller was run or removed before. Do not wait for Run to
-// return in a callback of the controller or of one of its informers.
+// Run returns nil after ctx has ended. It returns informer.ErrAlreadyRun at once if the controller was
+// run or removed before, and an error that wraps an [*informer.SyncError] if an informer stops before
+// it has synced. With Options.Elected, it returns an error that wraps informer.ErrStopped if an
+// informer stops before it has delivered all objects after the election, or informer.ErrLeaseLost, see
+// Options.Lost. Do not wait for Run to return in a callback of the controller or of one of its
+// informers.
 func (c *Controller[K]) Run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -250,7 +249,7 @@ func (c *Controller[K]) begin(ctx context.Context, cancel context.CancelFunc) bo
 	return true
 }
 
-// await waits until everything that reconcile reads has synced.
+// await waits until everything that reconcile reads has synced, and the set has started.
 func (c *Controller[K]) await(ctx context.Context) error {
 	for _, in := range c.inputs {
 		if channel.Closed(in.reg.Synced()) {
@@ -298,7 +297,7 @@ func (c *Controller[K]) syncError(err error) error {
 	return &informer.SyncError{Informer: c.opts.Name, Late: late, Reason: reason, Err: err}
 }
 
-// late names everything that has not synced, and returns the first reason that is known.
+// late returns the names of everything that has not synced, and the first reason that is known.
 func (c *Controller[K]) late() (late []string, reason error) {
 	c.mu.Lock()
 	begun, read, reason := c.ctx != nil, c.read, c.unread
@@ -363,7 +362,7 @@ func (c *Controller[K]) live(queue *planned[K]) {
 	c.queue, c.early, c.isEarly = queue, nil, nil
 }
 
-// add queues keys. It leaves out those that another replica has.
+// add queues keys. It leaves out the keys that another replica has.
 func (c *Controller[K]) add(keys []K) {
 	if c.shard != nil {
 		keys = slices.DeleteFunc(keys, c.shard.foreign)
@@ -387,7 +386,8 @@ func (c *Controller[K]) addLocked(keys []K) {
 	}
 }
 
-// addDeleted queues the keys of a delete. If kept, a store keeps its tombstone.
+// addDeleted queues the keys of a delete. kept reports whether a store keeps the tombstone of the
+// delete.
 func (c *Controller[K]) addDeleted(ctx context.Context, d deletion, kept bool, keys []K) {
 	c.mu.Lock()
 	if kept {
@@ -402,8 +402,8 @@ func (c *Controller[K]) addDeleted(ctx context.Context, d deletion, kept bool, k
 	}
 }
 
-// reportDropped reports that keys of deletes are dropped. ctx is that of a watcher: it leads to a group
-// only if the informer is a member, but that of Run does if the controller is one.
+// reportDropped reports that keys of deletes are dropped. ctx is the ctx of a watcher, which leads to a
+// group only if the informer is a member. The ctx of Run leads to one if the controller is a member.
 func (c *Controller[K]) reportDropped(ctx context.Context) {
 	c.mu.Lock()
 	if c.ctx != nil {
@@ -413,8 +413,9 @@ func (c *Controller[K]) reportDropped(ctx context.Context) {
 	c.opts.ErrorHandler(ctx, fmt.Errorf("controller %s: %w: %d keys are kept", c.opts.Name, ErrStandbyDeletesDropped, c.opts.StandbyDeletes))
 }
 
-// WaitForSync blocks until everything that reconcile reads has synced, and the set of Options.Shards has
-// started. It does not wait for the election. It returns an error if ctx or the controller ends first. It may be called before Run.
+// WaitForSync blocks until everything that reconcile reads has synced, and the set of Options.Shards
+// has started. It does not wait for the election. It returns an [*informer.SyncError] if ctx ends
+// first, or the controller stops or is removed. It may be called before Run.
 func (c *Controller[K]) WaitForSync(ctx context.Context) error {
 	if channel.Closed(c.synced) {
 		return nil // even if ctx has ended
@@ -429,9 +430,9 @@ func (c *Controller[K]) WaitForSync(ctx context.Context) error {
 	}
 }
 
-// remove ends the controller: the ctx of Run and the watchers of the sources. Deletes that are not
-// reconciled then count as handled. It does not block, and may be called more than once. A group calls
-// it after the controller has stopped.
+// remove ends the ctx of Run and removes the watchers of the sources. Deletes that are not reconciled
+// then count as handled. It does not block, and may be called more than once. A group calls it after
+// the controller has stopped.
 func (c *Controller[K]) remove() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -450,7 +451,8 @@ func (c *Controller[K]) remove() {
 	}
 }
 
-// refuses reports whether key is of the wrong scope and must not be reconciled.
+// refuses reports whether key is of the wrong scope and must not be reconciled. It reports the first
+// such key.
 func (c *Controller[K]) refuses(ctx context.Context, key K) bool {
 	if !c.scope.excludes(key) {
 		return false
@@ -464,7 +466,7 @@ func (c *Controller[K]) refuses(ctx context.Context, key K) bool {
 // Name returns Options.Name. It does not block.
 func (c *Controller[K]) Name() string { return c.opts.Name }
 
-// MemberHealth returns Health. It is for an [informer.Group].
+// MemberHealth returns what Health returns, for an [informer.Group]. It does not block.
 func (c *Controller[K]) MemberHealth() informer.MemberHealth { return c.Health() }
 
 // Health returns how the controller is doing. It does not block, and may be called at any time.

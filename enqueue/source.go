@@ -14,8 +14,8 @@ import (
 	"github.com/customcacheinformer/informer/internal/tombstone"
 )
 
-// Source is where the keys of a [Controller] come from: the events of one informer, and a rule
-// that leads from an object to keys. [For], [Owns] and [Watches] make one. It is a value.
+// Source is where the keys of a [Controller] come from: the events of one informer, and a rule that leads from an object to keys.
+// [For], [Owns], [Watches] and [WatchesIn] make one, and [InClusters] adds clusters to its keys. It is a value.
 type Source[K comparable] struct {
 	opts          informer.WatcherOptions
 	informer      any
@@ -24,12 +24,12 @@ type Source[K comparable] struct {
 	clusterScoped bool               // the keys are of owners without a namespace
 	err           error              // the arguments cannot be used
 	inClusters    func() Source[Key] // the same with clusters; nil for a Watches, and if the keys have clusters
-	// attach registers a watcher for a controller.
+	// attach registers a watcher for controller c.
 	attach func(c *Controller[K], opts informer.WatcherOptions) (input[K], error)
 }
 
-// With returns a source like s whose watcher has these options, such as a ResyncPeriod. The
-// default of Name is the name of the controller.
+// With returns a source like s whose watcher has these options, such as a ResyncPeriod. opts.Name defaults to the name of the
+// controller.
 func (s Source[K]) With(opts informer.WatcherOptions) Source[K] {
 	s.opts = opts
 	return s
@@ -42,16 +42,15 @@ func For[T informer.Object](inf *informer.CustomCacheInformer[T], changes ...Cha
 	return liftable("For", inf, mapper[T, types.NamespacedName]{changes, keyOf[T]}, nil)
 }
 
-// Owns returns a source of the keys of the objects' owners: an object that is added, updated or deleted leads
-// to its owners, and an update also to those that it had before. An update counts if one of changes wants
-// it, or if there are no changes; see [Change]. If only the key of a deleted object is known (see
-// [informer.Event].FinalStateUnknown), its owners are not known, and its delete leads to no key.
+// Owns returns a source of the keys of the objects' owners. An object that is added, updated or deleted leads to its owners, and an
+// update also to the owners that the object had before. An update counts if one of changes wants it, or if there are no changes;
+// see [Change]. If only the key of a deleted object is known (see [informer.Event].FinalStateUnknown), its owners are not known,
+// and its delete leads to no key.
 //
-// If Owners.ClusterScoped is set although it should not be, or is not set, the keys are keys that no object
-// of the controller's [For] can have: those objects have a namespace and the key has none, or the reverse.
-// NewController returns an error if the options of the informers show that. Otherwise the controller
-// reports the first such key to Options.ErrorHandler and does not reconcile them; their deletes count as
-// handled. A controller with a [Watches] reconciles them, because its function may mean something by them.
+// If Owners.ClusterScoped is wrong, no object of the controller's [For] can have the keys: the objects have a namespace and the
+// keys have none, or the reverse. NewController returns an error if the options of the informers show that. Otherwise the
+// controller reports the first such key to Options.ErrorHandler, does not reconcile such keys, and counts their deletes as handled.
+// If it also has a [Watches], it does reconcile them, because the function of the Watches may return them on purpose.
 func Owns[T informer.Object](inf *informer.CustomCacheInformer[T], owners Owners, changes ...Change) Source[types.NamespacedName] {
 	var err error
 	if owners.Kind.Kind == "" {
@@ -62,23 +61,24 @@ func Owns[T informer.Object](inf *informer.CustomCacheInformer[T], owners Owners
 	return s
 }
 
-// liftable returns a source that InClusters takes.
+// liftable returns a source that [InClusters] accepts.
 func liftable[T informer.Object](function string, inf *informer.CustomCacheInformer[T], m mapper[T, types.NamespacedName], err error) Source[types.NamespacedName] {
 	s := newSource(function, inf, m, false, err)
 	s.inClusters = func() Source[Key] { return newSource(function, inf, lift(m), true, err) }
 	return s
 }
 
-// Watches returns a source of the keys that keys returns for an object that is added, updated or deleted. For
-// an update it calls keys for both the new and the old state, and queues each key once. An update counts if
-// one of changes wants it, or if there are no changes; see [Change].
+// Watches returns a source that calls keys for each object that is added, updated or deleted, and queues the keys that it returns.
+// For an update it calls keys for both the new and the old state, and queues each key once. An update counts if one of changes
+// wants it, or if there are no changes; see [Change].
 //
-// keys is called from the watcher's goroutine, with the ctx of the watcher's call. It may block, and may look
-// things up in an informer. If only the key of a deleted object is known, keys gets an object with nothing but
-// that key. An event for which keys fails leads to no key, and comes again, after 100 ms at first and up to a minute later on, until keys
-// succeeds; With sets another Retry, except for the objects that come after an election.
-// Meanwhile a Durable keeps the tombstones of all later deletes of the informer. A delete that is
-// given up after an error counts as handled.
+// keys is called from the watcher's goroutine, with the ctx of the watcher's call. It may block, and may read from an informer. If
+// only the key of a deleted object is known, keys gets an object with nothing but that key.
+//
+// If keys returns an error, the event leads to no key. It comes again, after 100 ms at first and later after up to a minute, until
+// keys returns no error or one that wraps [informer.ErrPermanent]. With can set another Retry, but not for the objects that come
+// after an election or with a bucket of Options.Shards. Until then a Durable keeps the tombstones of all later deletes of the
+// informer. A delete that is given up after an error counts as handled.
 func Watches[T informer.Object, K comparable](inf *informer.CustomCacheInformer[T], keys func(ctx context.Context, obj T) ([]K, error), changes ...Change) Source[K] {
 	return watches("Watches", inf, func(ctx context.Context, _ string, obj T) ([]K, error) { return keys(ctx, obj) }, keys == nil, changes)
 }
@@ -100,25 +100,26 @@ func watches[T informer.Object, K comparable](function string, inf *informer.Cus
 	return s
 }
 
-// InClusters returns the source of the keys of s with their clusters, for a controller over an [informer.Clusters]: an event
-// of a cluster leads to keys of that cluster. s is the result of [For] or [Owns].
+// InClusters returns the source of the keys of s with their clusters, for a controller over an [informer.Clusters]: an event of a
+// cluster leads to keys of that cluster. s is the result of [For] or [Owns].
 //
 //	controller, err := enqueue.NewController(reconcile, enqueue.Options{Name: "deployment", Workers: 8},
 //		enqueue.InClusters(enqueue.For(deployments.CustomCacheInformer)),
 //		enqueue.InClusters(enqueue.Owns(replicaSets.CustomCacheInformer, owners)))
 //
-// reconcile reads deployments.In(key.Cluster), and may return its error as it is. If that wraps [informer.ErrNotEngaged] and no
-// informer of the controller reads the cluster any more, the call counts as a success, because nothing is left to do there.
-// If one of them reads it, and another informer does not read it yet, the key is tried again.
+// reconcile reads deployments.In(key.Cluster), and may return the error of a read unchanged. If the error wraps
+// [informer.ErrNotEngaged] and no informer of the controller reads the cluster any more, the call counts as a success, because
+// nothing is left to do there. If one of the informers still reads the cluster, the key is tried again.
 //
-// A worker that is free takes a key of the cluster that has the fewest calls. A call that lasts longer than a second does not count
-// for Options.Workers: another goroutine takes its place until it returns, and its cluster has one call at a time until one is
-// quick. So a cluster that floods does not hold up the others, and one in which calls hang takes no worker from them for longer than a second.
+// A free worker takes a key of the cluster that has the fewest calls. A call that lasts longer than a second no longer counts for
+// Options.Workers: another goroutine takes its place until it returns. Its cluster then gets one call at a time, until a call is
+// quick. So a cluster that floods does not hold up the others, and a cluster whose calls hang takes no worker from them for longer
+// than a second.
 //
-// The function of a [Watches] does not get the cluster, so NewController returns an error for it: see [WatchesIn].
+// The function of a [Watches] does not get the cluster. For a Watches, NewController returns an error: use [WatchesIn].
 //
-// With Options.Shards, a replica that takes over keys waits until it has read what the last one had, in each cluster. After 30 s it
-// does not wait for a cluster that it cannot reach or that is behind: until it reaches it, calls for the keys of that cluster may see an
+// With Options.Shards, a replica that takes over keys waits until it has read what the last replica had, in each cluster. It waits
+// at most 30 s for a cluster that it cannot reach or that is behind. Until it reaches that cluster, calls for its keys may see an
 // older state than the last replica had. A session's Lease has about 170 bytes for each cluster and informer, of the 256 KiB that
 // Kubernetes allows.
 func InClusters(s Source[types.NamespacedName]) Source[Key] {
@@ -130,7 +131,7 @@ func InClusters(s Source[types.NamespacedName]) Source[Key] {
 	return in
 }
 
-// WatchesIn is [Watches] for an informer over clusters: keys also gets the cluster of the object.
+// WatchesIn is like [Watches], for an informer over clusters: keys also gets the cluster of the object.
 func WatchesIn[T informer.Object, K comparable](inf *informer.CustomCacheInformer[T], keys func(ctx context.Context, cluster string, obj T) ([]K, error), changes ...Change) Source[K] {
 	return watches("WatchesIn", inf, keys, keys == nil, changes)
 }
@@ -143,7 +144,7 @@ var (
 	errNoClusters = errors.New("the informer is over one cluster: use neither InClusters nor WatchesIn")
 )
 
-// newSource returns a source. clusters is true if its keys have clusters.
+// newSource returns a source. clusters reports whether its keys have clusters.
 func newSource[T informer.Object, K comparable](function string, inf *informer.CustomCacheInformer[T], m mapper[T, K], clusters bool, err error) Source[K] {
 	switch {
 	case inf == nil:
@@ -185,7 +186,7 @@ func (c *Controller[K]) engaged(key K) bool {
 	})
 }
 
-// feed is the watcher of a source. It leads events to the controller.
+// feed is the watcher of a source. It passes the keys of events to the controller.
 type feed[T informer.Object, K comparable] struct {
 	controller *Controller[K]
 	mapper     mapper[T, K]
@@ -205,8 +206,7 @@ func (f *feed[T, K]) Update(ctx context.Context, e informer.Event[T]) error {
 	return f.put(ctx, e, e.New, e.Old)
 }
 
-// put queues the keys of all states. On standby it does nothing, because a controller that is
-// elected reads all objects.
+// put queues the keys of all states. On standby it does nothing, because the controller reads all objects when it is elected.
 func (f *feed[T, K]) put(ctx context.Context, e informer.Event[T], states ...T) error {
 	if f.own {
 		f.controller.scope.saw(states[0].GetNamespace())
