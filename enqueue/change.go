@@ -6,29 +6,29 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Change reports whether the update from before to after matters. It is called from the
-// watcher's goroutine, must not change the objects, and should not block.
+// Change reports whether the update from before to after matters. It is called from the watcher's
+// goroutine, must not change the objects, and should not block.
 //
-// A [Source] that has several Changes lets an update pass if any of them wants it. Without a Change it
-// lets every update pass. No Change can keep out an added or deleted object, a resync, an update of an
-// object that is being deleted (the owners of its finalizers must act then, one after the other), or an
-// update that several updates were merged into ([informer.Event].Merged).
+// A [Source] with several Changes lets an update pass if any of them returns true. Without a Change,
+// every update passes. Some events always pass: added and deleted objects, resyncs, updates of an
+// object that is being deleted (the owners of its finalizers must act then, one after the other), and
+// an update that was merged from several ([informer.Event].Merged).
 type Change func(before, after metav1.Object) bool
 
-// Generation is a [Change] that wants updates of metadata.generation. The API server increases it when
-// the desired state of an object changes (in most kinds the spec), and not when status, labels
-// or annotations change. If a kind has no generation, such as ConfigMap and Secret, Generation
-// wants every update.
+// Generation is a [Change] that lets an update pass if metadata.generation has changed. The API server
+// increases it when the desired state of an object changes (in most kinds the spec), but not when
+// status, labels or annotations change. If a kind has no generation, such as ConfigMap and Secret,
+// every update passes.
 func Generation(before, after metav1.Object) bool {
 	return after.GetGeneration() == 0 || before.GetGeneration() != after.GetGeneration()
 }
 
-// Labels is a [Change] that wants updates of metadata.labels.
+// Labels is a [Change] that lets an update pass if metadata.labels has changed.
 func Labels(before, after metav1.Object) bool {
 	return !maps.Equal(before.GetLabels(), after.GetLabels())
 }
 
-// Annotations is a [Change] that wants updates of metadata.annotations.
+// Annotations is a [Change] that lets an update pass if metadata.annotations has changed.
 func Annotations(before, after metav1.Object) bool {
 	return !maps.Equal(before.GetAnnotations(), after.GetAnnotations())
 }

@@ -11,16 +11,16 @@ type deletion struct {
 	id   tombstone.ID
 }
 
-// deletes knows the deletes whose keys are not reconciled yet. A delete is done when, for each of
-// its keys, a call has succeeded that began after the key was queued.
+// deletes has the deletes whose keys are not reconciled yet. A delete is done when, for each of
+// its keys, a call that began after the key was queued has succeeded.
 type deletes[K comparable] struct {
-	waiting map[K]sets.Set[deletion] // by the key that must be reconciled; without those of calls under way
+	waiting map[K]sets.Set[deletion] // by the key that must be reconciled; without the deletes of calls under way
 	open    map[deletion]int         // how many keys each delete still waits for
-	told    map[deletion]span        // when it happened; only of a controller with Options.Shards
+	told    map[deletion]span        // when each delete happened; only of a controller with Options.Shards
 }
 
-// span is between which versions of a source an object was deleted: later than the first, and not
-// later than the second, which is "" if it is not known.
+// span is the range of versions in which an object was deleted: after the version "after", up to
+// and including "to", which is "" if it is not known.
 type span struct{ source, after, to string }
 
 func (ds *deletes[K]) add(d deletion, at span, keys []K) {
@@ -40,15 +40,14 @@ func (ds *deletes[K]) add(d deletion, at span, keys []K) {
 	}
 }
 
-// take returns the deletes that wait for key, and takes them out: they are those of a call that
-// begins now.
+// take removes and returns the deletes that wait for key. They belong to a call that begins now.
 func (ds *deletes[K]) take(key K) sets.Set[deletion] {
 	taken := ds.waiting[key]
 	delete(ds.waiting, key)
 	return taken
 }
 
-// putBack has the deletes of a call wait for the next call.
+// putBack makes the deletes of a call wait for the next call.
 func (ds *deletes[K]) putBack(key K, taken sets.Set[deletion]) {
 	newer := ds.waiting[key]
 	switch {
@@ -66,7 +65,7 @@ func (ds *deletes[K]) putBack(key K, taken sets.Set[deletion]) {
 	}
 }
 
-// settle notes that the deletes of a call wait for its key no longer.
+// settle notes that the deletes of a call no longer wait for its key.
 func (ds *deletes[K]) settle(taken sets.Set[deletion]) {
 	for d := range taken {
 		if ds.open[d]--; ds.open[d] == 0 {

@@ -3,16 +3,17 @@ package enqueue
 import "fmt"
 
 // Error is a failure of a reconcile function for a key. A [Controller] passes one to
-// Options.ErrorHandler for each call that fails, with the exceptions named there.
+// Options.ErrorHandler for each call that fails, with the exceptions listed there.
 type Error struct {
 	Name     string // Options.Name
 	Key      any    // of type K, the key type of the queue
-	Failures int    // failures of this key in a row, this one included, since it was last given up
-	GaveUp   bool   // only an event leads to another attempt: ErrPermanent, MaxAttempts, or the controller stops
-	Err      error
+	Failures int    // how often this key has failed in a row, this time included, since it was last given up
+	GaveUp   bool   // no attempt follows before an event: after ErrPermanent or MaxAttempts, or because the controller stops
+	Err      error  // of reconcile; a *informer.PanicError after a panic
 }
 
-// Error returns a message with the name, the key and the cause.
+// Error returns a message with the name of the controller, the key, the cause, and how
+// often the key has failed.
 func (e *Error) Error() string {
 	msg := fmt.Sprintf("%s %v: %v", e.Name, e.Key, e.Err)
 	switch {

@@ -20,59 +20,65 @@ type Health struct {
 	Started bool `json:"started"`
 	// Stopped is true once the ctx of Run has ended, or the controller was removed.
 	Stopped bool `json:"stopped"`
-	// Synced is true once everything that the controller reads has synced.
+	// Synced is true once everything that the controller reads has synced, and the set of
+	// Options.Shards has started.
 	Synced bool `json:"synced"`
-	// Late names the things for which the controller waits, in words such as "informer pods". It
-	// is nil before Run and when the controller has synced.
+	// Late names what the controller waits for, in words such as "informer pods". It is nil before
+	// Run and when the controller has synced.
 	Late []string `json:"late,omitempty"`
-	// Reason is the failure that keeps an informer that the controller reads from syncing, if one is
-	// known: that the informer does not run, for example. Otherwise it is nil.
+	// Reason is why an informer that the controller reads cannot sync, for example because it does
+	// not run. It is nil if no reason is known.
 	Reason error `json:"-"`
 	// Standby is true while the controller waits for its election.
 	Standby bool `json:"standby"`
-	// Workers is the number of keys that can be reconciled at once.
+	// Workers is how many keys can be reconciled at once, at least 1.
 	Workers int `json:"workers"`
-	// Queued is how many keys wait for a worker. Keys that wait for their time do not count.
+	// Queued is how many keys wait for a worker. Keys that wait for a retry or for their time do not
+	// count.
 	Queued int `json:"queued"`
-	// OldestQueued is how long the oldest of these keys has been waiting, 0 if there is none.
+	// OldestQueued is how long the oldest of the queued keys has been waiting for a worker. It is 0
+	// if there is none, or if the workers have not started.
 	OldestQueued time.Duration `json:"-"`
-	// Waiting is how many keys wait for their time: for a retry, or because a call asked for another
-	// one. An event can put such a key into the queue earlier, so that it counts in both.
+	// Waiting is how many keys wait for a retry, or for the time that a call asked for. An event can
+	// put such a key into the queue earlier: then it counts in both Queued and Waiting.
 	Waiting int `json:"waiting"`
 	// Busy is how many calls of reconcile are under way.
 	Busy int `json:"busy"`
-	// Calls has the keys of the calls under way, the longest first, at most ten.
+	// Calls has the keys of the calls under way, at most ten, those of the oldest calls first.
 	Calls []KeyHealth `json:"-"`
-	// Stuck is above 0 if calls do not return, so that only a restart of the process helps. It is how
-	// long all workers have been in their calls, or how long ago a stop ended the ctx of calls that
-	// are under way. See Options.HangTimeout.
+	// Stuck is above 0 if calls do not return, so that only a restart of the process helps. It is
+	// how long all workers have been in their calls while keys wait, or how long ago a stop ended
+	// the ctx of calls that are still under way. See Options.HangTimeout.
 	Stuck time.Duration `json:"-"`
-	// Failing is how many keys have failed and have not succeeded since, also those that were
-	// given up. Of the keys that were given up, the last 1000 count.
+	// Failing is how many keys have failed and have not succeeded since, including keys that were
+	// given up. It counts only the last 1000 of those.
 	Failing int `json:"failing"`
-	// Failures has the keys that have been failing for the longest time, at most ten.
+	// Failures has the keys that have been failing for the longest time, at most ten, the longest
+	// first.
 	Failures []KeyHealth `json:"-"`
 	// LastSuccess is when a call of reconcile last returned nil. It is zero if there was none yet.
 	LastSuccess time.Time `json:"lastSuccess,omitzero"`
 	// Succeeded is how many calls have returned nil.
 	Succeeded int `json:"succeeded"`
-	// Again is how many of these have asked for another call.
+	// Again is how many of the Succeeded calls have asked for another call.
 	Again int `json:"again"`
-	// Failed is how many calls have returned an error, except that of their ctx after a stop.
+	// Failed is how many calls have failed. A call that returns the error of its ctx after a stop
+	// does not count.
 	Failed int `json:"failed"`
-	// GaveUp is how many of the failed calls get no further attempt until an event puts their
-	// key into the queue.
+	// GaveUp is how many of the Failed calls get no further attempt until an event puts their key
+	// into the queue.
 	GaveUp int `json:"gaveUp"`
-	// Took is how many of the calls that succeeded or failed took how long: Took[0] at most 100 µs,
-	// Took[1] more than that and at most 400 µs, and so on. Each limit is four times the one before.
-	// The last has all calls of more than 7 min. TookSum is how long all of them took.
+	// Took counts the calls that succeeded or failed by how long they took: Took[0] those of at most
+	// 100 µs, Took[1] those of more than that and at most 400 µs, and so on. Each limit is four
+	// times the one before. The last element counts all calls of more than 7 min. TookSum is the sum
+	// of all durations.
 	Took    [tookLimits + 1]int `json:"-"`
 	TookSum time.Duration       `json:"-"`
-	// Deletes is how many deleted objects of a Durable wait until each of their keys is
-	// reconciled. Until then the store keeps them as tombstones.
+	// Deletes is how many deleted objects of a Durable wait for their keys to be reconciled. Until
+	// then the store keeps them as tombstones.
 	Deletes int `json:"deletes"`
-	// Dropped is how many keys of deleted objects a standby has dropped, because there were
-	// too many.
+	// Dropped is how many keys of deleted objects the controller has dropped, because there were
+	// more than Options.StandbyDeletes.
 	Dropped int `json:"dropped,omitempty"`
 }
 
@@ -82,13 +88,13 @@ const (
 	firstLimit = 100 * time.Microsecond
 )
 
-// KeyHealth is a key that is being reconciled, or that fails. Of the key of a call under way, only Key
-// and For are set.
+// KeyHealth is a key that is being reconciled, or that fails. For a call under way, only Key and For
+// are set.
 type KeyHealth struct {
 	Key      string        // as fmt.Sprint prints it
 	For      time.Duration // since the call began, or since the first failure
-	Failures int           // calls that failed in a row
-	GaveUp   bool          // only an event leads to another attempt
+	Failures int           // how many calls have failed in a row
+	GaveUp   bool          // no attempt follows before an event
 	NextTry  time.Time     // when the pause before the next attempt ends; zero if there is no pause
 	Err      error         // of the last call
 }
@@ -96,9 +102,9 @@ type KeyHealth struct {
 // HasRun reports whether Started or Stopped is true.
 func (h Health) HasRun() bool { return h.Started || h.Stopped }
 
-// Ready returns nil if everything that the controller reads has synced, also on standby, and while
-// calls of reconcile fail. Before that, the error names what the controller waits for, or why that
-// cannot sync. A controller that stops is not ready.
+// Ready returns nil once everything that the controller reads has synced, also on standby, and while
+// calls of reconcile fail. Before that, the error names what the controller waits for, or the
+// Reason. Once the controller stops, Ready returns an error that wraps [informer.ErrStopped].
 func (h Health) Ready() error {
 	var err error
 	switch {
@@ -120,7 +126,8 @@ func (h Health) Ready() error {
 	return fmt.Errorf("controller %s: %w", h.Name, err)
 }
 
-// Live returns an error only if a restart of the process would help: calls do not return, see Stuck.
+// Live returns an error only if calls do not return, so that a restart of the process would help.
+// See Stuck.
 func (h Health) Live() error {
 	if h.Stuck <= 0 {
 		return nil
@@ -128,9 +135,9 @@ func (h Health) Live() error {
 	return fmt.Errorf("controller %s: for %v no call has returned: %d of %d workers are in one", h.Name, h.Stuck.Truncate(time.Second), h.Busy, h.Workers)
 }
 
-// MarshalJSON encodes the figures with names in camel case, and OldestQueued and Stuck in seconds as
-// "oldestQueuedSeconds" and "stuckSeconds", the latter only if it is not 0. It omits Reason, Took, and
-// Calls and Failures, which name keys; package debug shows them.
+// MarshalJSON encodes the fields with names in camel case, and OldestQueued and Stuck in seconds as
+// "oldestQueuedSeconds" and "stuckSeconds", the latter only if it is not 0. It omits Reason, Took
+// and TookSum. It also omits Calls and Failures, because they name keys; package debug shows them.
 func (h Health) MarshalJSON() ([]byte, error) {
 	type fields Health // has the tags, but not this method
 	return json.Marshal(struct {

@@ -18,7 +18,7 @@ type Key struct {
 	types.NamespacedName
 }
 
-// String returns the key as errors and logs have it, such as "east|default/web".
+// String returns the key in the form that logs and errors use, such as "east|default/web".
 func (k Key) String() string { return k.Cluster + object.ClusterMark + k.NamespacedName.String() }
 
 func keyOf[T informer.Object](_ context.Context, _ string, obj T) ([]types.NamespacedName, error) {
@@ -27,19 +27,20 @@ func keyOf[T informer.Object](_ context.Context, _ string, obj T) ([]types.Names
 
 // Owners chooses which owners of an object [Owns] puts into the queue.
 type Owners struct {
-	// Kind is the kind of the owners; owners of other kinds are ignored. The version in an
-	// owner reference does not matter. Kind.Kind must be set.
+	// Kind is the kind of the owners. Owners of other kinds are ignored. The version in an owner
+	// reference does not matter. Kind.Kind must be set.
 	Kind schema.GroupKind
 
 	// All chooses whether all owners of the kind count. Defaults to false: only the owner that is
-	// the controller counts, and an object has at most one. With All, a client that may write
-	// an object decides how many keys each of its events puts into the queue: tens of thousands of
-	// references fit into one object, and their owners need not exist. Each key is put once per
-	// event.
+	// the controller counts, and an object has at most one. With All, a client that may write an
+	// object decides how many keys each of its events puts into the queue: tens of thousands of
+	// references fit into one object, and their owners need not exist. An event queues each key
+	// once.
 	All bool
 
-	// ClusterScoped is true if the owners have no namespace; an owner reference does not
-	// tell. Defaults to false: the owners have the namespace of the object.
+	// ClusterScoped must be true if the owners have no namespace, because an owner reference does
+	// not show that. Defaults to false: the owners have the namespace of the object. See [Owns]
+	// for what happens if it is wrong.
 	ClusterScoped bool
 }
 
@@ -62,21 +63,22 @@ func (o Owners) of(obj metav1.Object) (keys []types.NamespacedName) {
 	return keys
 }
 
-// mapper decides which keys an event leads to.
+// mapper finds the keys that an event leads to.
 type mapper[T informer.Object, K comparable] struct {
 	changes []Change
 	keys    func(ctx context.Context, cluster string, obj T) ([]K, error)
 }
 
-// wants reports whether an update matters. A merged event may hide a state in between, and that
-// state may have been reconciled. So it matters even if before and after are alike. A resync comes only
-// if the program has asked for it.
+// wants reports whether an update matters. A merged event may hide a state in between that was
+// reconciled. So it matters even if before and after are alike. A resync comes only if the
+// program has asked for it.
 func (m mapper[T, K]) wants(e informer.Event[T]) bool {
 	return e.Merged || e.Origin == informer.OriginResync || passes(m.changes, e.Old, e.New)
 }
 
-// of returns the keys of all states, or none if keys fails. It returns each key once: a key that
-// is added again while a quick worker has it would be reconciled again.
+// of returns the keys of all states, or an error and no keys if the function of the mapper fails.
+// It returns each key once: if a quick worker already had the key, adding it again would lead to
+// a second call.
 func (m mapper[T, K]) of(ctx context.Context, cluster string, states ...T) ([]K, error) {
 	var all []K
 	for _, obj := range states {
@@ -99,7 +101,7 @@ func (m mapper[T, K]) of(ctx context.Context, cluster string, states ...T) ([]K,
 	return distinct, nil
 }
 
-// lift returns the mapper of the same keys with their clusters.
+// lift returns a mapper that adds their clusters to the keys of m.
 func lift[T informer.Object](m mapper[T, types.NamespacedName]) mapper[T, Key] {
 	return mapper[T, Key]{m.changes, func(ctx context.Context, cluster string, obj T) ([]Key, error) {
 		keys, err := m.keys(ctx, cluster, obj)

@@ -11,10 +11,10 @@ import (
 type lateness struct {
 	what   string // in words such as "informer pods"; "" if nothing is missing
 	hasRun bool   // Run of the member was called
-	reason error  // why the member does not sync; nil if that is not known
+	reason error  // why the member does not sync; nil if unknown
 }
 
-// lateInformer returns what is missing of an informer that has not synced.
+// lateInformer returns what is missing for an informer that has not synced.
 func lateInformer(h informer.Health) lateness {
 	l := lateness{"informer " + h.Name, h.Started, nil}
 	switch {
@@ -30,7 +30,8 @@ func lateInformer(h informer.Health) lateness {
 	return l
 }
 
-// lateMember returns what is missing of a member of Options.Reads, which is called name if it is no informer.
+// lateMember returns what is missing for a member of Options.Reads. name is used for a
+// member that is not an informer.
 func lateMember(name string, of informer.MemberHealth) lateness {
 	if h, ok := of.(informer.Health); ok {
 		if h.Synced {

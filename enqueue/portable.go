@@ -13,7 +13,7 @@ import (
 )
 
 // portable reports whether values of a type mean the same in all processes, and can be written as
-// JSON and read again.
+// JSON and read back.
 func portable(t reflect.Type) bool {
 	if t.Implements(reflect.TypeFor[json.Marshaler]()) || t.Implements(reflect.TypeFor[encoding.TextMarshaler]()) {
 		return false
@@ -36,7 +36,8 @@ func portable(t reflect.Type) bool {
 	return false
 }
 
-// text returns a key as the replicas write it: "namespace/name", "cluster|namespace/name", or JSON.
+// text returns a key in the form in which replicas exchange it: "namespace/name",
+// "cluster|namespace/name", or JSON.
 func text[K comparable](key K) string {
 	switch key := any(key).(type) {
 	case types.NamespacedName:
@@ -69,7 +70,7 @@ func parseKey[K comparable](text string) (key K, err error) {
 	return key, err
 }
 
-// shape describes a type without its name.
+// shape describes the structure of a type, without its name.
 func shape(t reflect.Type) string {
 	switch t.Kind() {
 	case reflect.Array:

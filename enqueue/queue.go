@@ -8,16 +8,17 @@ import (
 	"k8s.io/client-go/util/workqueue"
 )
 
-// These are the pauses between attempts, those of client-go's default rate limiter. It takes the
-// longest Duration for no pause at all, so none is longer than a year.
+// These are the pauses between attempts. The defaults are those of client-go's default rate limiter. No
+// pause is longer than a year, because the limiter treats the longest Duration as no pause at all.
 const (
 	defaultBaseDelay = 5 * time.Millisecond
 	defaultMaxDelay  = 1000 * time.Second
 	year             = 365 * 24 * time.Hour
 )
 
-// newQueue returns a queue that keeps the keys that are ready in keys. A key that fails waits for base at
-// first, and for most in the end. Unlike with client-go's default, a key does not wait because others fail.
+// newQueue returns a queue that keeps the keys that are ready in keys. The first pause of a key that
+// fails is base, and the longest is most. Unlike with client-go's default, a key does not wait because
+// others fail.
 func newQueue[K comparable](name string, keys *fifo[K], base, most time.Duration) *planned[K] {
 	queue := workqueue.NewTypedWithConfig(workqueue.TypedQueueConfig[K]{Name: name, Queue: keys})
 	return &planned[K]{
@@ -30,12 +31,12 @@ func newQueue[K comparable](name string, keys *fifo[K], base, most time.Duration
 }
 
 // planned is a queue in which a call can replace the time that an earlier call has set for its key.
-// client-go's AddAfter always keeps the earliest time.
+// AddAfter of client-go always keeps the earliest time.
 type planned[K comparable] struct {
 	workqueue.TypedDelayingInterface[K]
 	ready    *fifo[K]                      // the keys that no worker has
 	failures workqueue.TypedRateLimiter[K] // sets the pauses after failures
-	soon     workqueue.TypedRateLimiter[K] // sets the pauses of keys for which calls ask at once, again and again
+	soon     workqueue.TypedRateLimiter[K] // sets the pauses of keys whose calls ask for another call at once, again and again
 
 	mu     sync.Mutex // protects the rest
 	plans  map[K]*plan
@@ -49,19 +50,20 @@ type plan struct {
 	at    time.Time
 }
 
-// Done takes back a key that a worker got.
+// Done returns a key that a worker got from Get.
 func (q *planned[K]) Done(key K) {
 	q.ready.done(key)
 	q.TypedDelayingInterface.Done(key)
 }
 
-// Get waits for a key that a worker may take. After a shutdown, it returns when no key is left.
+// Get blocks until there is a key that a worker may take. After a shutdown it still returns the keys that
+// are left, and then shutdown is true.
 func (q *planned[K]) Get() (key K, shutdown bool) {
 	q.ready.reserve()
 	return q.TypedDelayingInterface.Get()
 }
 
-// plan adds key after a time, and no longer at the time of an earlier plan.
+// plan adds key after a time. It replaces an earlier plan for the key.
 func (q *planned[K]) plan(key K, after time.Duration) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -121,8 +123,8 @@ func (q *planned[K]) next(key K) time.Time {
 	return time.Time{}
 }
 
-// waiting returns how many keys wait for their time. It first adds those that are foreign, so that a
-// worker forgets them.
+// waiting returns how many keys wait for their time. Before that, it adds the keys that are foreign to
+// the queue, where a worker drops them. foreign may be nil.
 func (q *planned[K]) waiting(foreign func(K) bool) int {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -135,7 +137,7 @@ func (q *planned[K]) waiting(foreign func(K) bool) int {
 	return len(q.plans)
 }
 
-// ShutDown forgets all plans, too.
+// ShutDown forgets all plans and shuts down the queue.
 func (q *planned[K]) ShutDown() {
 	q.mu.Lock()
 	q.down = true
@@ -148,11 +150,11 @@ func (q *planned[K]) ShutDown() {
 	q.ready.shutDown()
 }
 
-// fifoRoom is how many keys that are taken out may keep their memory, or half of all keys if
-// that is more.
+// fifoRoom is how many keys that are taken out may keep their memory. If half of all keys is more, that
+// is the limit.
 const fifoRoom = 1024
 
-// fifo holds the keys of a workqueue that are ready, and knows since when. The workqueue adds no
+// fifo holds the keys of a workqueue that are ready, and knows since when each is. The workqueue adds no
 // key twice, and calls the methods of workqueue.Queue while it holds its own lock.
 type fifo[K comparable] struct {
 	mu   sync.Mutex
@@ -160,15 +162,16 @@ type fifo[K comparable] struct {
 	at   []time.Time // when each key came
 	head int         // the keys before it are taken out
 
-	// If the keys have clusters, shares holds them. The workqueue looks at the length and then takes a key, but what a worker
-	// may take changes in between. So a worker first reserves a key, and the workqueue knows only these.
+	// If the keys have clusters, shares holds them. The workqueue first asks for the length and then
+	// takes a key, but which keys a worker may take can change in between. So a worker first reserves a
+	// key, and the workqueue sees only reserved keys.
 	shares   *shares[K] // nil if the keys have no clusters
 	reserved []K
 	down     bool
 	changed  *sync.Cond // of mu; when reserve may continue
 }
 
-// newFIFO returns an empty fifo. With shares, which may be nil, it holds keys of clusters.
+// newFIFO returns an empty fifo. shares is nil if the keys have no clusters.
 func newFIFO[K comparable](shares *shares[K]) *fifo[K] {
 	f := &fifo[K]{shares: shares}
 	f.changed = sync.NewCond(&f.mu)
@@ -177,7 +180,8 @@ func newFIFO[K comparable](shares *shares[K]) *fifo[K] {
 
 func (*fifo[K]) Touch(K) {}
 
-// reserve waits until a worker may take a key of a cluster, and reserves it. After the shutdown, it returns when no key is left.
+// reserve blocks until a worker may take a key of a cluster, and reserves the key. After the shutdown, it
+// returns when no key is left.
 func (f *fifo[K]) reserve() {
 	if f.shares == nil {
 		return
@@ -193,7 +197,7 @@ func (f *fifo[K]) reserve() {
 	f.reserved = append(f.reserved, f.shares.pop())
 }
 
-// shutDown ends the waiting for new keys.
+// shutDown wakes the workers that wait for a key.
 func (f *fifo[K]) shutDown() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -212,7 +216,7 @@ func (f *fifo[K]) Push(key K) {
 	f.keys, f.at = append(f.keys, key), append(f.at, time.Now())
 }
 
-// done notes that a worker is ready with a key.
+// done notes that a worker has finished with a key.
 func (f *fifo[K]) done(key K) {
 	if f.shares == nil {
 		return
@@ -223,14 +227,14 @@ func (f *fifo[K]) done(key K) {
 	f.changed.Broadcast()
 }
 
-// isSlow reports whether the last call of a key's cluster was slow.
+// isSlow reports whether the last call in the cluster of key was slow.
 func (f *fifo[K]) isSlow(key K) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.shares.of(key).slow
 }
 
-// mayTake reports whether a worker could take a key, or for keys without clusters, whether there is one.
+// mayTake reports whether a worker could take a key. Keys without clusters may always be taken.
 func (f *fifo[K]) mayTake() bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()

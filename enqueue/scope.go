@@ -7,11 +7,12 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// errScope is in the error that reports a key that no object of a controller's For can have, see Owns.
+// errScope is wrapped by the error about a key that no object of a controller's [For] can have, see
+// [Owns].
 var errScope = errors.New("no object of For can have such a key")
 
 type scope struct {
-	namespaced, clusterScoped atomic.Bool // there are such objects
+	namespaced, clusterScoped atomic.Bool // such objects were seen
 	reported                  atomic.Bool
 }
 
@@ -25,8 +26,8 @@ func (s *scope) saw(namespace string) {
 	}
 }
 
-// excludes reports whether no object can have key. Without objects, or with both kinds of them, that
-// is not known.
+// excludes reports whether it is certain that no object can have key. It returns false if no objects
+// were seen, or both kinds of them.
 func (s *scope) excludes(key any) bool {
 	name, ok := key.(types.NamespacedName)
 	if in, clusters := key.(Key); clusters {
