@@ -18,9 +18,9 @@
 // however many events there are, and again after a failure. Most of that is the work of
 // client-go's workqueue.
 //
-// The group starts a controller when the informers that it reads have synced, and stops it before
-// them. Its Health, the page of package debug and the metrics show the controller. Over an
-// [informer.Durable], no delete is lost, see [Controller].
+// The workers start when the informers that the controller reads have synced. The group stops the
+// controller before them. The group's Health, the page of package debug and the metrics show it.
+// Over an [informer.Durable], no delete is lost, see [Controller].
 //
 // [InClusters] and [WatchesIn] are for informers over many clusters.
 //
@@ -50,9 +50,8 @@ package enqueue
 
 // The parts of the package.
 //
-//   - options.go has the options, and controller.go is the Controller. source.go makes watchers for it with
-//     keys.go and change.go, scope.go knows which keys no object can have, health.go shows how it is doing, and
-//     late.go for which members it waits.
+//   - options.go has the options, and controller.go the Controller. source.go makes its watchers, with keys.go and
+//     change.go. scope.go knows which keys no object can have. health.go has the Health, and late.go what it waits for.
 //   - standby.go keeps the keys until the program is elected, and shards.go divides them over replicas.
-//   - worker.go makes the calls, queue.go plans them, shares.go divides the workers between clusters, state.go notes what they do, deletes.go which deletes they
-//     have handled, and error.go is their error.
+//   - worker.go makes the calls, queue.go plans them, and shares.go divides the workers between clusters. state.go
+//     notes the results of calls, deletes.go which deletes they have handled, and error.go has their error.

@@ -24,10 +24,10 @@ import (
 	"github.com/customcacheinformer/informer/internal/tombstone"
 )
 
-// sharded is the worker of a controller in a set of replicas. It implements sharding.Worker.
+// sharded connects a controller with a set of replicas. It implements sharding.Worker.
 //
-// The controller gets every event. It drops the keys of other replicas' objects, because the
-// replica that gets a bucket reads all of its objects. It keeps their deletes, like a standby.
+// The controller gets every event. It drops the keys of objects that belong to other replicas: the replica that gets a
+// bucket reads all of its objects. Like a standby, it keeps the keys of their deletes.
 type sharded[K comparable] struct {
 	controller *Controller[K]
 	set        sharding.Set
@@ -35,29 +35,29 @@ type sharded[K comparable] struct {
 	mu    sync.Mutex
 	told  map[string]string // by source: the feed got everything up to this version
 	order []K               // the keys of deletes, the oldest first; some are handled
-	// replays has those that may not have removed themselves, because a mapper fails.
+	// replays has the replays that may still be registered, because a mapper fails.
 	replays []replay
 	ended   bool
-	// These are by source, of those of clusters.
-	cut    map[string]time.Time // since when it has not been connected
-	behind map[string]answer    // the first version that a bucket has waited for in vain, and since when
+	// These are by source, only for the sources of clusters.
+	cut    map[string]time.Time // since when the source has not been connected
+	behind map[string]answer    // the first version that a bucket did not get in time, and since when it has waited
 
 	asking  sync.Mutex // protects answers, and is held during requests
 	answers map[string]answer
 }
 
-// answer is how far a source was, or was to be, at a time.
+// answer is the version that a source had, or should have had, at a time.
 type answer struct {
 	version string // "" if it has not answered
 	at      time.Time
 }
 
-// recent is how old an answer may be, because all buckets ask at the same time. It is less than the time
-// that a bucket waits before it asks.
+// recent is how old an answer may be. All buckets ask at the same time, so that one answer serves all. It is shorter
+// than the time that a bucket waits before it asks.
 const recent = 5 * time.Second
 
-// outOfReach is how long a cluster may be cut off or behind until no bucket waits for it any more. The buckets have keys of all
-// clusters, and calls for those of this one fail in any replica that cannot reach it.
+// outOfReach is how long buckets wait for a cluster that is cut off or behind. The buckets have keys of all clusters,
+// and calls for keys of this cluster fail in every replica that cannot reach it.
 const outOfReach = 30 * time.Second
 
 // cache is the part of an informer that shows how new it is.
@@ -111,8 +111,8 @@ func (s *sharded[K]) enter(ctx context.Context, key K) (call context.Context, do
 	return s.set.Enter(ctx, s.bucket(key))
 }
 
-// eachCache calls f for each namespace or cluster of each informer that reconcile may read, with a name that is
-// the same in all replicas. Of the members of a group in Options.Reads it knows nothing.
+// eachCache calls f for each namespace or cluster of each informer that reconcile may read, with a name that is the
+// same in all replicas. It does not know the members of a group in Options.Reads.
 func (s *sharded[K]) eachCache(f func(name string, of cache, v informer.SourceVersions)) {
 	all := func(kind string, number int, of cache) {
 		for _, v := range of.Versions() {
@@ -129,7 +129,8 @@ func (s *sharded[K]) eachCache(f func(name string, of cache, v informer.SourceVe
 	}
 }
 
-// eachInReach is eachCache without the clusters that this replica has not reached, or that have been behind, for long.
+// eachInReach is like eachCache, without the clusters that this replica has not reached for outOfReach, or that have
+// been behind for that long.
 func (s *sharded[K]) eachInReach(f func(name string, of cache, v informer.SourceVersions)) {
 	s.eachCache(func(name string, of cache, v informer.SourceVersions) {
 		s.mu.Lock()
@@ -143,9 +144,9 @@ func (s *sharded[K]) eachInReach(f func(name string, of cache, v informer.Source
 	})
 }
 
-// sourceName returns a name such as "0.ConfigMap/default" or "0.ConfigMap/east|". It has the type of the objects, because another
-// version of the program may have another informer in the same place, and versions of two resources must
-// not be compared.
+// sourceName returns a name such as "0.ConfigMap/default" or "0.ConfigMap/east|". The name contains the type of the
+// objects: another version of the program may have another informer in the same place, and versions of two resources
+// must not be compared.
 func sourceName(kind string, number int, of cache, cluster, namespace string) string {
 	objects := reflect.TypeOf(of).Elem().Name() // CustomCacheInformer[*k8s.io/api/core/v1.ConfigMap]
 	objects = strings.TrimSuffix(objects[strings.LastIndexByte(objects, '.')+1:], "]")
@@ -163,8 +164,8 @@ func (s *sharded[K]) WaitForSync(ctx context.Context) error { return s.controlle
 
 func (s *sharded[K]) Stopped() <-chan struct{} { return s.controller.stopped }
 
-// Seen returns the versions of the last changes that reconcile may have read. A version that came
-// from a bookmark would have the next holder wait for a bookmark of its own, for up to a minute.
+// Seen returns the versions of the last changes that reconcile may have read. It does not count bookmarks: the next
+// holder would have to wait for a bookmark of its own, for up to a minute.
 func (s *sharded[K]) Seen() sharding.Versions {
 	seen := sharding.Versions{}
 	s.eachCache(func(name string, _ cache, v informer.SourceVersions) {
@@ -175,7 +176,8 @@ func (s *sharded[K]) Seen() sharding.Versions {
 	return seen
 }
 
-// CatchUp waits until the informers have these versions. It waits for all sources at once, and for a cluster for at most outOfReach.
+// CatchUp waits until the informers have the versions of seen, for all sources at once. It gives up on a cluster that
+// is out of reach, see outOfReach.
 func (s *sharded[K]) CatchUp(ctx context.Context, seen sharding.Versions) error {
 	var waits sync.WaitGroup
 	var mu sync.Mutex
@@ -239,7 +241,7 @@ func (s *sharded[K]) Missing(ctx context.Context, seen sharding.Versions) shardi
 	return missing
 }
 
-// Fresh waits until all watches have been open for some time.
+// Fresh waits until all watches have been open for d. It waits for clusters only until outOfReach is over.
 func (s *sharded[K]) Fresh(ctx context.Context, d time.Duration) error {
 	for begun := time.Now(); ; {
 		var left time.Duration
@@ -259,8 +261,9 @@ func (s *sharded[K]) Fresh(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// Connected returns true for clusters if one of them is connected. The set calls it every few seconds, so it also
-// notes since when each cluster has been cut off, and which are no longer behind.
+// Connected reports whether all sources are connected. Of the sources of clusters, one is enough. The set calls it
+// every few seconds. So it also notes since when each cluster has been cut off, and which clusters are no longer
+// behind.
 func (s *sharded[K]) Connected() bool {
 	open, some, one := true, false, false
 	cut, behind := map[string]time.Time{}, map[string]answer{}
@@ -308,7 +311,7 @@ func (s *sharded[K]) Queue(ctx context.Context, buckets sharding.Buckets) error 
 	return err
 }
 
-// keep has replays removed when the controller ends.
+// keep stores replays, to remove them when the controller ends.
 func (s *sharded[K]) keep(replays []replay) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -356,7 +359,7 @@ func (s *sharded[K]) deleted(ctx context.Context, d deletion, source int, cluste
 	}
 }
 
-// dropLocked drops the oldest keys of deletes if there are too many, and returns how many.
+// dropLocked drops the oldest keys of deletes if there are too many. It returns how many it has dropped.
 func (s *sharded[K]) dropLocked() (dropped int) {
 	state := s.controller.state
 	for state.waiting() > s.controller.opts.StandbyDeletes && len(s.order) > 0 {
@@ -373,7 +376,7 @@ func (s *sharded[K]) dropLocked() (dropped int) {
 	return dropped
 }
 
-// later returns the later of two versions. A version that cannot be compared is earlier.
+// later returns the later of two versions. A version that cannot be compared counts as the earlier one.
 func later(a, b string) string {
 	if order, err := resourceversion.CompareResourceVersion(a, b); err == nil && order < 0 {
 		return b
@@ -384,14 +387,14 @@ func later(a, b string) string {
 	return a
 }
 
-// notAfter reports whether a is not later than b. Versions that cannot be compared are not.
+// notAfter reports whether a is at most as late as b. It returns false for versions that cannot be compared.
 func notAfter(a, b string) bool {
 	order, err := resourceversion.CompareResourceVersion(a, b)
 	return err == nil && order <= 0
 }
 
-// Handled returns the deletes in buckets that are handled. First every delete up to the present
-// versions must have been told.
+// Handled returns which deletes in buckets are handled. It first waits until the controller was told of every delete
+// up to the present versions.
 func (s *sharded[K]) Handled(ctx context.Context, buckets sharding.Buckets) map[string]sharding.Range {
 	handled := map[string]sharding.Range{}
 	for i, in := range s.controller.inputs {
@@ -455,8 +458,8 @@ func (s *sharded[K]) Handle(keys []string) {
 	c.addLocked(all)
 }
 
-// Forget forgets the deletes that another replica has handled. It returns the keys of those that the
-// other replica may not know of.
+// Forget forgets the deletes that another replica has handled. It returns the keys of deletes that the other replica
+// may not know of.
 func (s *sharded[K]) Forget(buckets sharding.Buckets, handled map[string]sharding.Range) (unknown []string) {
 	now := s.Known()
 	s.controller.state.eachDelete(func(key K, _ deletion, at span) bool {

@@ -5,22 +5,22 @@ import (
 	"time"
 )
 
-// patience is how long a call of a controller over clusters may last before another worker takes the place of its own.
+// patience is how long a call of a controller over clusters may last before another worker takes its place.
 const patience = time.Second
 
-// shares holds the keys that are ready, by cluster. The cluster with the fewest calls is served first, so that one that floods
-// does not hold up the others. A cluster whose last call was slow gets one call at a time, so that the calls that hang do not
-// become more and more. fifo.mu protects it.
+// shares holds the keys that are ready, by cluster. The cluster with the fewest calls is served first, so that a cluster that
+// floods does not hold up the others. A cluster whose last call was slow gets one call at a time, so that hanging calls do
+// not pile up. fifo.mu protects it.
 type shares[K comparable] struct {
 	workers  int
-	clusters map[string]*share[K] // those with keys or calls
+	clusters map[string]*share[K] // only clusters with keys, calls, or a slow last call
 	slow     map[K]bool           // the keys of calls that have lasted longer than patience
 }
 
 type share[K comparable] struct {
 	keys  []waitingKey[K] // the oldest first
 	calls int
-	slow  bool // the last call that has ended, or lasted longer than patience, was slow
+	slow  bool // the last call to end was slow, or one under way lasts longer than patience
 }
 
 type waitingKey[K comparable] struct {
@@ -28,7 +28,7 @@ type waitingKey[K comparable] struct {
 	at  time.Time
 }
 
-// newShares returns the shares for keys of type K, and nil if these have no cluster.
+// newShares returns the shares for keys of type K, or nil if these have no cluster.
 func newShares[K comparable](workers int) *shares[K] {
 	if reflect.TypeFor[K]() != reflect.TypeFor[Key]() {
 		return nil
@@ -44,7 +44,7 @@ func (s *shares[K]) of(key K) *share[K] {
 	return s.clusters[cluster]
 }
 
-// free returns how many more calls a cluster may have.
+// free returns how many more calls a cluster may have. It may be less than 0.
 func (s *shares[K]) free(c *share[K]) int {
 	if c.slow {
 		return 1 - c.calls
@@ -65,7 +65,7 @@ func (s *shares[K]) push(key K, now time.Time) {
 	c.keys = append(c.keys, waitingKey[K]{key, now})
 }
 
-// pop takes the oldest key of the cluster with the fewest calls. There must be one that a worker may take.
+// pop removes and returns the oldest key of the cluster with the fewest calls. There must be a key that a worker may take.
 func (s *shares[K]) pop() K {
 	var next *share[K]
 	for _, c := range s.clusters {

@@ -28,7 +28,8 @@ func (c *Controller[K]) awaitElection(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// onStandby reports whether only deletes are kept, because all objects will be read again.
+// onStandby reports whether the controller waits for its election. Then it keeps only the keys of
+// deletes, because it reads all objects again later.
 func (c *Controller[K]) onStandby() bool {
 	if c.opts.Elected == nil {
 		return false
@@ -38,9 +39,9 @@ func (c *Controller[K]) onStandby() bool {
 	return c.queue == nil
 }
 
-// supersedeLocked has the earlier deletes of keys no longer wait for them on standby: the delete
-// that comes now leads to the same keys, and has a tombstone, too. Otherwise a standby would keep each
-// delete of an object that is created again and again.
+// supersedeLocked makes earlier deletes no longer wait for keys, on standby: the delete that comes
+// now leads to the same keys, and has a tombstone, too. Otherwise a standby would keep every delete
+// of an object that is created again and again.
 func (c *Controller[K]) supersedeLocked(keys []K) {
 	if c.queue != nil || c.opts.Elected == nil {
 		return
@@ -50,8 +51,8 @@ func (c *Controller[K]) supersedeLocked(keys []K) {
 	}
 }
 
-// dropLocked drops the oldest keys if a standby has too many. It reports whether these are the
-// first. A key is as old as its last delete.
+// dropLocked drops the oldest keys if a standby has too many. It reports whether it has dropped keys
+// for the first time. A key is as old as its last delete.
 func (c *Controller[K]) dropLocked() (first bool) {
 	if c.queue != nil || c.opts.Elected == nil {
 		return false
@@ -80,8 +81,8 @@ func (c *Controller[K]) dropLocked() (first bool) {
 }
 
 // replay queues the keys of all objects after an election. It returns when every object was delivered
-// once, so that a key to which several sources lead is reconciled once. Objects for which a
-// mapper fails come later, until the caller calls end, which it must do.
+// once, so that a key to which several sources lead is reconciled once. Objects for which a mapper
+// fails are tried again until the caller calls end. The caller must call end.
 func (c *Controller[K]) replay(ctx context.Context) (end func(), err error) {
 	if c.opts.Elected == nil {
 		return func() {}, nil
@@ -95,8 +96,8 @@ func (c *Controller[K]) replay(ctx context.Context) (end func(), err error) {
 }
 
 // replayAll queues the wanted keys of all objects, or all keys if wanted is nil. It returns when
-// every object was delivered once. Objects for which a mapper fails come later, until the caller removes
-// the replays, also after an error.
+// every object was delivered once. Objects for which a mapper fails are tried again until the caller
+// removes the replays. The caller must remove them, also after an error.
 func (c *Controller[K]) replayAll(ctx context.Context, wanted func(K) bool) (replays []replay, err error) {
 	for _, in := range c.inputs {
 		r, err := in.replay(wanted)
@@ -123,8 +124,9 @@ type replay struct {
 	told chan struct{}          // closed when every object was delivered at least once
 }
 
-// replay registers a watcher that queues the keys of all objects, as they are now, and then
-// removes itself. It leaves out keys that are not wanted; with nil, all are.
+// replay registers a watcher that queues the keys of all objects, as they are now, and then removes
+// itself. It leaves out the keys for which wanted returns false. If wanted is nil, it queues all
+// keys.
 func (f *feed[T, K]) replay(wanted func(K) bool) (replay, error) {
 	r := &replayer[T, K]{feed: f, wanted: wanted, open: sets.Set[Key]{}, told: make(chan struct{}), registered: make(chan struct{})}
 	defer close(r.registered)
@@ -136,7 +138,7 @@ func (f *feed[T, K]) replay(wanted func(K) bool) (replay, error) {
 	return replay{r.reg, r.told}, err
 }
 
-// replayer gets all objects once.
+// replayer is the watcher of a replay. It gets all objects once.
 type replayer[T informer.Object, K comparable] struct {
 	feed       *feed[T, K]
 	wanted     func(K) bool           // nil for all
@@ -149,8 +151,8 @@ type replayer[T informer.Object, K comparable] struct {
 	open sets.Set[Key] // the objects that were delivered and whose keys are not queued
 }
 
-// tell queues the keys of an object that comes for the first time, or whose first attempts
-// have failed. The feed itself gets everything else.
+// tell queues the keys of an object that comes for the first time, or for which earlier attempts have
+// failed. The feed itself gets all other events.
 func (r *replayer[T, K]) tell(ctx context.Context, e informer.Event[T]) error {
 	key := Key{e.Cluster(), e.Key()}
 	if !r.begin(key) {
@@ -174,8 +176,8 @@ func (r *replayer[T, K]) tell(ctx context.Context, e informer.Event[T]) error {
 	return err
 }
 
-// begin reports whether the keys of the object must be queued. If so, it notes that they are
-// not, which must be noted before the mapper is called: it may panic.
+// begin reports whether the keys of the object must be queued. If so, it adds the object to open. The
+// caller calls it before the mapper, which may panic.
 func (r *replayer[T, K]) begin(key Key) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -194,7 +196,7 @@ func (r *replayer[T, K]) synced(context.Context) {
 	r.checkLocked()
 }
 
-// checkLocked removes the watcher if no object is left.
+// checkLocked removes the watcher if all keys are queued.
 func (r *replayer[T, K]) checkLocked() {
 	if r.done && len(r.open) == 0 {
 		<-r.registered

@@ -18,8 +18,8 @@ const (
 	givenUpKept = 1000
 )
 
-// state is what is known of the keys of one queue: the calls under way, the keys that fail, and
-// the deletes that wait for a key. Its methods do not block and may be called from any goroutine.
+// state is what a controller knows of its keys: the calls under way, the keys that fail, and the
+// deletes that wait for a key. Its methods do not block and may be called from any goroutine.
 type state[K comparable] struct {
 	mu      sync.Mutex // protects the rest
 	calls   map[K]call[K]
@@ -64,8 +64,8 @@ func (s *state[K]) cancelled(key K) {
 	s.deletes.putBack(key, s.endLocked(key).deletes)
 }
 
-// success notes that the call for key has returned nil. again is true if
-// reconcile asked for another call: then the deletes that the key stands for are not done.
+// success notes that the call for key has returned nil. again reports whether reconcile asked for
+// another call: then the deletes of the call keep waiting for the key.
 func (s *state[K]) success(key K, again bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -94,10 +94,9 @@ func (s *state[K]) tookLocked(took time.Duration) {
 	s.tookSum += took
 }
 
-// failure notes that the call for key has returned err, and returns how often in a row the key
-// has failed, this time included. permanent is true if err is
-// permanent, so that no reconcile is left to do for the deletes that the key stands for.
-// giveUp decides, from the number of failures, whether no further attempt follows.
+// failure notes that the call for key has returned err. It returns how often in a row the key has
+// failed, this time included. permanent reports whether err is permanent: then the deletes of the
+// call are handled. giveUp gets the number of failures and reports whether the key is given up.
 func (s *state[K]) failure(key K, err error, permanent bool, giveUp func(failures int) bool) (failures int, gaveUp bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -131,7 +130,7 @@ func (s *state[K]) failure(key K, err error, permanent bool, giveUp func(failure
 	return f.failures, gaveUp
 }
 
-// leave notes that another replica has key.
+// leave forgets the failures of key, because another replica has the key.
 func (s *state[K]) leave(key K) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -140,16 +139,17 @@ func (s *state[K]) leave(key K) {
 	}
 }
 
-// deleted notes a delete that led to keys, and when it happened. The zero span means that this is not known.
+// deleted notes a delete that led to keys, and when the delete happened. The zero span means that
+// this is not known.
 func (s *state[K]) deleted(d deletion, at span, keys []K) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.deletes.add(d, at, keys)
 }
 
-// eachDelete calls f for each key of a delete that is not handled, also of those in calls that are
-// under way. If f returns true, the delete waits for the key no longer, unless a call has it. f must
-// not block.
+// eachDelete calls f for each delete that is not handled and each key that it waits for, also
+// those of calls under way. If f returns true, the delete no longer waits for the key, unless a
+// call has the delete. f must not block.
 func (s *state[K]) eachDelete(f func(key K, d deletion, at span) (handled bool)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -183,7 +183,7 @@ func (s *state[K]) waits(key K) bool {
 	return len(s.deletes.waiting[key]) > 0
 }
 
-// drop has no delete wait for key any more.
+// drop makes all deletes stop waiting for key, except those of a call under way.
 func (s *state[K]) drop(key K) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -224,7 +224,7 @@ func (s *state[K]) busy() (keys []K) {
 	return keys
 }
 
-// health fills in what the state knows. next returns when a key is tried again.
+// health fills in the fields of h that the state knows. next returns when a key is tried again.
 func (s *state[K]) health(h *Health, next func(K) time.Time) {
 	calls, failures := s.counts(h)
 	now := time.Now()
@@ -254,7 +254,8 @@ func (s *state[K]) counts(h *Health) (calls first[K, call[K]], failures first[K,
 	return calls, failures
 }
 
-// first holds the oldest of any number of things, in the order of their times.
+// first holds the oldest of the things that were added, at most shown, in the order of their
+// times.
 type first[K comparable, V any] []aged[K, V]
 
 type aged[K comparable, V any] struct {
@@ -277,12 +278,13 @@ func (f *first[K, V]) add(key K, value V, at time.Time) {
 // defaultHangTimeout is the default of Options.HangTimeout.
 const defaultHangTimeout = time.Hour
 
-// stopLimit is how long after a stop a call may last until Live of the controller fails.
+// stopLimit is how long a call may last after a stop before Live of the controller's Health
+// returns an error.
 const stopLimit = time.Minute
 
-// stuck returns for how long no worker has been able to take a key that waits, if that is limit or
-// more, or else for how long a stop has waited for calls, if that is stopLimit or more. Otherwise it
-// returns 0.
+// stuck returns how long no worker has been able to take a waiting key, if that is limit or more.
+// Otherwise it returns how long a stop has been waiting for calls, if that is stopLimit or more,
+// or limit if that is less. Otherwise it returns 0.
 func (s *state[K]) stuck(workers int, waiting bool, limit time.Duration) time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()

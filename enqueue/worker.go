@@ -22,10 +22,10 @@ type worker[K comparable] struct {
 	reconcile reconciler[K]
 	state     *state[K]
 	opts      *Options
-	refuses   func(ctx context.Context, key K) bool // whether no call may be made for key
-	engaged   func(key K) bool                      // whether the cluster of key is engaged, true if key has none
-	// enter begins a call, or returns false if another replica has the key. Nil if this one has all
-	// keys.
+	refuses   func(ctx context.Context, key K) bool // reports whether no call may be made for key
+	engaged   func(key K) bool                      // reports whether the cluster of key is engaged, or key has none
+	// enter begins a call, or returns false if another replica has the key. It is nil if this
+	// replica has all keys.
 	enter   func(ctx context.Context, key K) (call context.Context, done func(), ok bool)
 	running sync.WaitGroup // the goroutines
 }
@@ -36,8 +36,7 @@ type reconciler[K comparable] func(ctx context.Context, key K) (again time.Durat
 // grace is how long a controller that stops waits for calls before it logs their keys.
 const grace = 10 * time.Second
 
-// work runs Options.Workers goroutines until ctx ends or the lease is lost, and then until every call
-// has returned.
+// work runs Options.Workers goroutines until ctx ends or the lease is lost. It returns when every call has returned.
 func (w *worker[K]) work(ctx context.Context) {
 	parent := ctx
 	if w.opts.DrainTimeout > 0 || w.opts.Elected != nil {
@@ -73,18 +72,18 @@ func (w *worker[K]) work(ctx context.Context) {
 	}
 }
 
-// leaseLost reports whether another replica may be the leader. ctx is that of Run.
+// leaseLost reports whether another replica may be the leader. ctx is the ctx of Run.
 func (o *Options) leaseLost(ctx context.Context) bool {
 	return channel.Closed(o.Lost) || errors.Is(context.Cause(ctx), informer.ErrLeaseLost) ||
 		o.Elected != nil && o.Lost == nil && ctx.Err() != nil
 }
 
-// mayWork reports whether calls may begin before the ctx of the calls ends. ctx is that of Run.
+// mayWork reports whether calls may still begin. ctx is the ctx of Run.
 func (o *Options) mayWork(ctx context.Context) bool {
 	return !o.leaseLost(ctx) && (ctx.Err() == nil || o.DrainTimeout > 0)
 }
 
-// await waits until done or lost is closed, but at most d, and reports whether done is closed.
+// await waits until done or lost is closed, but at most d. It reports whether done is closed.
 func await(done <-chan struct{}, d time.Duration, lost <-chan struct{}) bool {
 	select {
 	case <-done:
@@ -95,9 +94,9 @@ func await(done <-chan struct{}, d time.Duration, lost <-chan struct{}) bool {
 	return false
 }
 
-// run returns when the queue is shut down and empty. Keys that are still in the queue when no call
-// may begin any more are taken out and dropped. It also returns after a call that has lasted longer than patience: another
-// goroutine has taken its place. running is the ctx of Run, and ctx that of the calls.
+// run makes calls until the queue is shut down and empty. When calls may no longer begin, it drops the keys that are left.
+// It also returns after a call that has lasted longer than patience, because another goroutine has taken its place.
+// running is the ctx of Run, and ctx the ctx of the calls.
 func (w *worker[K]) run(running, ctx context.Context) {
 	logger := klog.FromContext(ctx)
 	for replaced := false; !replaced; {
@@ -114,8 +113,9 @@ func (w *worker[K]) run(running, ctx context.Context) {
 	}
 }
 
-// replacing makes a call for a key. If keys have clusters and the call lasts longer than patience, it starts another worker
-// meanwhile, and returns true. If the last call of the cluster did, it starts one at once.
+// replacing makes a call for a key. If keys have clusters and the call lasts longer than patience, replacing starts
+// another worker during the call, and returns true. If the last call of the cluster was slow, it starts the worker at
+// once.
 func (w *worker[K]) replacing(key K, other, call func()) (replaced bool) {
 	ready := w.queue.ready
 	if ready.shares == nil {
@@ -153,7 +153,7 @@ func (w *worker[K]) replacing(key K, other, call func()) (replaced bool) {
 	return replaced
 }
 
-// handle makes one attempt at key, and tells the queue when to hand the key out again.
+// handle makes one call for key, and tells the queue when to return the key again.
 func (w *worker[K]) handle(ctx context.Context, key K) {
 	if w.refuses(ctx, key) {
 		w.state.drop(key)
@@ -201,7 +201,7 @@ func (w *worker[K]) handle(ctx context.Context, key K) {
 	}
 }
 
-// soon is the shortest again that is never stretched.
+// soon is the shortest pause that reconcile can ask for again and again. Shorter ones are stretched.
 const soon = 5 * time.Millisecond
 
 func (w *worker[K]) call(ctx context.Context, key K) (again time.Duration, err error) {
@@ -227,8 +227,8 @@ func (w *worker[K]) call(ctx context.Context, key K) (again time.Duration, err e
 	return w.reconcile(ctx, key)
 }
 
-// timedContext is a ctx with a time limit whose Err asks its parent, because that of a bucket looks at
-// the clock.
+// timedContext is a ctx with a time limit whose Err first calls Err of its parent. The parent may be the ctx of a bucket,
+// whose Err looks at the clock.
 type timedContext struct {
 	context.Context
 	parent context.Context
@@ -239,7 +239,7 @@ func (c timedContext) Err() error {
 	return c.Context.Err()
 }
 
-// fail reports a failure, and has key retried if that may help.
+// fail reports a failure, and plans another attempt for key unless the key is given up.
 func (w *worker[K]) fail(ctx context.Context, key K, err error) {
 	if ctx.Err() != nil && (errors.Is(err, ctx.Err()) || errors.Is(err, context.Cause(ctx))) {
 		w.state.cancelled(key) // which is no failure
@@ -260,8 +260,8 @@ func (w *worker[K]) fail(ctx context.Context, key K, err error) {
 	}
 }
 
-// isPermanent reports whether no other attempt may succeed before an event. An informer that does not read the cluster of key yet
-// may read it soon, although ErrNotEngaged is permanent otherwise.
+// isPermanent reports whether no other attempt can succeed before an event. ErrNotEngaged is not permanent for a key with
+// a cluster, although it wraps ErrPermanent: an informer that does not read the cluster yet may read it soon.
 func isPermanent(key any, err error) bool {
 	if _, in := key.(Key); in && errors.Is(err, informer.ErrNotEngaged) {
 		return false
@@ -271,8 +271,7 @@ func isPermanent(key any, err error) bool {
 
 func report(ctx context.Context, err error) { membership.Report(ctx, err, logError) }
 
-// logError logs err. If a call has failed, the logger of ctx has name
-// and key.
+// logError logs err. If a call has failed, the logger of ctx has the name and the key.
 func logError(ctx context.Context, err error) {
 	var failed *Error
 	if !errors.As(err, &failed) {
