@@ -11,7 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/version"
 )
 
-// definition is what counts of a CRD.
+// definition has the parts of a CRD that the catalog needs.
 type definition struct {
 	name, uid   string
 	offer       Offer
@@ -20,31 +20,31 @@ type definition struct {
 	terminating bool
 }
 
-// service is what counts of an APIService with a server of its own.
+// service has the parts of an APIService that the catalog needs. Its group is served by a server of its own.
 type service struct {
 	group  string
-	reason string // why the server is not available, "" if it is
+	reason string // why the server is not available; "" if it is available
 }
 
 const (
-	coldTime = time.Second      // how long a CRD or APIService must be gone until its objects are: they may be those of the next one
-	tombTime = 10 * time.Minute // how long discovery may show a kind whose CRD or APIService is gone
+	coldTime = time.Second      // how long a CRD or APIService must be gone before its objects count as deleted: it may be created again
+	tombTime = 10 * time.Minute // how long discovery may still show a kind whose CRD or APIService is gone
 )
 
-// catalog is what is known of the kinds of the server. It owns no goroutine, and its user locks it.
+// catalog is what is known of the kinds of the server. It starts no goroutine. The caller must lock it.
 type catalog struct {
 	listed  bool                        // the set may list CRDs, and all of them have come
 	blind   bool                        // the CRDs cannot be listed, so discovery decides
-	asked   bool                        // discovery has worked, and if it decides, since the CRDs cannot be listed
+	asked   bool                        // discovery has worked; while blind, at least once since the CRDs could not be listed
 	found   map[schema.GroupKind]*Offer // by discovery
 	groups  map[string]bool             // in the last discovery
 	broken  map[string]error            // the groups for which the last discovery was not complete
 	failure error                       // of the whole last discovery
 
 	crds     map[string]*definition             // by name
-	byKind   map[schema.GroupKind][]*definition // more than one if their names conflict
+	byKind   map[schema.GroupKind][]*definition // several if their names conflict
 	services map[string]service                 // by name
-	tombs    map[string]time.Time               // CRDs that are gone, and groups whose APIServices are, with "*." in front
+	tombs    map[string]time.Time               // when CRDs, by name, and all APIServices of groups, as "*." and the group, were gone
 
 	servicesListed    bool // the APIServices have come
 	servicesForbidden bool // they cannot be listed, so discovery decides
@@ -57,7 +57,7 @@ func newCatalog() catalog {
 	}
 }
 
-// put takes a CRD, and returns the kinds about which it has something new.
+// put stores a CRD, and returns the kinds that it changes.
 func (c *catalog) put(d *definition) (kinds []schema.GroupKind) {
 	kinds = c.replace(d.name)
 	c.crds[d.name] = d
@@ -75,7 +75,7 @@ func (c *catalog) put(d *definition) (kinds []schema.GroupKind) {
 	return slices.Compact(append(kinds, of))
 }
 
-// remove takes the name of a CRD that is gone, and returns its kind.
+// remove removes the CRD with this name, and returns its kind, or nil if there is none.
 func (c *catalog) remove(name string) []schema.GroupKind {
 	kinds := c.replace(name)
 	if kinds != nil {
@@ -84,7 +84,7 @@ func (c *catalog) remove(name string) []schema.GroupKind {
 	return kinds
 }
 
-// replace forgets a CRD, and returns its kind.
+// replace forgets a CRD, and returns its kind, or nil if there is none.
 func (c *catalog) replace(name string) []schema.GroupKind {
 	d := c.crds[name]
 	if d == nil {
@@ -104,25 +104,27 @@ func (c *catalog) bury(name string) {
 	c.forgetBuried()
 }
 
-// forgetBuried drops what discovery shows of the kinds that are gone: it must not come back with the end of their tombs.
+// forgetBuried drops the kinds that discovery still shows although they are gone. Otherwise they would come back
+// when their tombs end.
 func (c *catalog) forgetBuried() {
 	maps.DeleteFunc(c.found, func(of schema.GroupKind, o *Offer) bool {
 		return c.buried(of.Group, o.Resource) || c.buried(of.Group, "*")
 	})
 }
 
-// buried reports whether the CRD of a resource is gone, or all APIServices of a group, whose resource is "*".
+// buried reports whether the CRD of a resource is gone. For the resource "*" it reports whether all APIServices of
+// the group are gone.
 func (c *catalog) buried(group, resource string) bool {
 	at, buried := c.tombs[resource+"."+group]
 	return buried && time.Since(at) <= tombTime
 }
 
-// cold reports whether a tomb is so old that the watch would have shown the next CRD or APIService.
+// cold reports whether a tomb is so old that the watch would have shown a new CRD or APIService by now.
 func (c *catalog) cold(of schema.GroupResource) bool {
 	return time.Since(c.tombs[of.String()]) >= coldTime
 }
 
-// putService takes an APIService with a server of its own.
+// putService stores an APIService that has a server of its own.
 func (c *catalog) putService(name string, s service) {
 	if _, had := c.services[name]; !had { // perhaps in place of CRDs
 		maps.DeleteFunc(c.tombs, func(name string, _ time.Time) bool {
@@ -133,7 +135,7 @@ func (c *catalog) putService(name string, s service) {
 	c.services[name] = s
 }
 
-// removeService takes the name of an APIService that is gone.
+// removeService removes the APIService with this name.
 func (c *catalog) removeService(name string) {
 	s, ok := c.services[name]
 	if !ok {
@@ -145,7 +147,8 @@ func (c *catalog) removeService(name string) {
 	}
 }
 
-// serviceOf returns the name of an APIService of a group, if possible of one that is not available, and "" if there is none.
+// serviceOf returns the name of an APIService of a group, or "" if there is none. It prefers one that is not
+// available.
 func (c *catalog) serviceOf(group string) (name string) {
 	for _, n := range slices.Sorted(maps.Keys(c.services)) {
 		if s := c.services[n]; s.group == group && (name == "" || s.reason != "") {
@@ -155,7 +158,7 @@ func (c *catalog) serviceOf(group string) (name string) {
 	return name
 }
 
-// offers returns what the server offers.
+// offers returns all kinds that the server offers.
 func (c *catalog) offers() map[schema.GroupKind]Offer {
 	all := map[schema.GroupKind]Offer{}
 	for of := range c.found {
@@ -174,7 +177,7 @@ func (c *catalog) offers() map[schema.GroupKind]Offer {
 	return all
 }
 
-// offer returns what the server offers of a kind.
+// offer returns how the server offers a kind, or false if the server does not offer it.
 func (c *catalog) offer(of schema.GroupKind) (Offer, bool) {
 	if d := c.defined(of); d != nil {
 		return d.offer, d.established && len(d.offer.Versions) > 0
@@ -185,7 +188,8 @@ func (c *catalog) offer(of schema.GroupKind) (Offer, bool) {
 	return Offer{}, false
 }
 
-// defined returns the CRD of a kind, unless it is nil, or may be of another time.
+// defined returns the CRD of a kind. It returns nil if there is none, or if the CRDs cannot be listed, so that they
+// may be out of date.
 func (c *catalog) defined(of schema.GroupKind) *definition {
 	if ds := c.byKind[of]; len(ds) > 0 && !c.blind {
 		return ds[0]
@@ -193,7 +197,8 @@ func (c *catalog) defined(of schema.GroupKind) *definition {
 	return nil
 }
 
-// shown returns what discovery shows of a kind, unless a CRD decides about it. It is nil if discovery shows nothing.
+// shown returns what discovery shows of a kind. It returns nil if discovery does not show the kind, or if a CRD
+// decides about the kind.
 func (c *catalog) shown(of schema.GroupKind) *Offer {
 	d := c.found[of]
 	switch {
@@ -213,16 +218,16 @@ type finding struct {
 	place
 	served bool
 	gone   bool   // the objects of the kind are deleted
-	why    string // why the kind is not served, or will not be for long
+	why    string // why the kind is not served, or soon will not be
 }
 
-// absence is a time in which discovery does not show a kind.
+// absence is how long discovery has not shown a kind.
 type absence struct {
 	since time.Time // zero if discovery shows the kind
-	long  bool      // the last discovery has not shown it either, some time later
+	long  bool      // a later discovery has not shown it either, after missPause or more
 }
 
-// find looks for a kind. at is the place where it is read, or nil.
+// find looks for a kind. at is the place where the kind is read, or nil.
 func (c *catalog) find(k Kind, at *place, away absence) finding {
 	of := k.GroupKind()
 	if d := c.defined(of); d != nil {
@@ -244,7 +249,7 @@ func (c *catalog) find(k Kind, at *place, away absence) finding {
 	return c.missing(of, at, away)
 }
 
-// find returns the finding for a kind of a CRD.
+// find returns the finding for a kind that has this CRD.
 func (d *definition) find(k Kind) finding {
 	f := finding{why: d.reason}
 	switch {
@@ -259,7 +264,7 @@ func (d *definition) find(k Kind) finding {
 	return f.at(k, d.offer, place{uid: d.uid})
 }
 
-// missing returns the finding for a kind that is not there.
+// missing returns the finding for a kind that the catalog does not have.
 func (c *catalog) missing(of schema.GroupKind, at *place, away absence) finding {
 	switch failed := c.broken[of.Group]; {
 	case c.listed && !c.blind && at != nil && at.uid != "":
@@ -283,7 +288,8 @@ func (c *catalog) missing(of schema.GroupKind, at *place, away absence) finding 
 	return f
 }
 
-// at returns the finding with the place of a kind that is offered.
+// at completes the finding with the place of a kind that is offered. If the server does not serve what k asks for,
+// why has the reason.
 func (f finding) at(k Kind, o Offer, p place) finding {
 	p.namespaced = o.Namespaced
 	p.resource = schema.GroupVersionResource{Group: k.Group, Version: k.Version, Resource: o.Resource}
@@ -305,5 +311,6 @@ func (f finding) at(k Kind, o Offer, p place) finding {
 	return f
 }
 
-// byPreference sorts versions as an API server does for CRDs: v2 before v1, and v1 before v1beta1.
+// byPreference compares versions in the order in which an API server prefers the versions of CRDs: v2 before v1, and
+// v1 before v1beta1.
 func byPreference(a, b string) int { return version.CompareKubeAwareVersionStrings(b, a) }

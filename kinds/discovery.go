@@ -12,8 +12,9 @@ import (
 	"k8s.io/client-go/discovery"
 )
 
-// Discovery is a discovery client, such as clientset.Discovery(). If it has the method ServerGroupsAndResourcesWithContext, as the
-// client of client-go 0.37 has, a [Set] calls that one. Otherwise a Set cannot stop before a call returns, which takes 32 s at most.
+// Discovery is a discovery client, such as clientset.Discovery(). If it also has the method ServerGroupsAndResourcesWithContext,
+// as the client of client-go 0.37 has, a [Set] calls that method. Otherwise a Set that stops must wait until a call returns, for
+// up to 32 s.
 type Discovery interface {
 	ServerGroupsAndResources() ([]*metav1.APIGroup, []*metav1.APIResourceList, error)
 }
@@ -35,7 +36,7 @@ type answer struct {
 	broken map[string]error // groups that are not complete
 }
 
-// readAnswer returns what an answer shows, and an error if it shows nothing that counts.
+// readAnswer returns what an answer of discovery shows. It returns an error if the answer shows nothing usable.
 func readAnswer(groups []*metav1.APIGroup, lists []*metav1.APIResourceList, err error) (*answer, error) {
 	a := &answer{found: map[schema.GroupKind]*Offer{}, groups: map[string]bool{}, broken: map[string]error{}}
 	var partial *discovery.ErrGroupDiscoveryFailed
@@ -47,7 +48,7 @@ func readAnswer(groups []*metav1.APIGroup, lists []*metav1.APIResourceList, err 
 	case err != nil:
 		return nil, err
 	}
-	rank := map[string]int{} // of a group and version; 0 if the group does not name it
+	rank := map[string]int{} // by group and version; 0 if the group does not list it
 	for _, group := range groups {
 		if group == nil {
 			continue
@@ -60,7 +61,7 @@ func readAnswer(groups []*metav1.APIGroup, lists []*metav1.APIResourceList, err 
 	}
 	delete(a.groups, "")
 	if len(a.groups)+len(a.broken) == 0 {
-		// client-go takes a 403 or a 404 for an answer without groups, and each server has some.
+		// client-go treats a 403 or a 404 as an answer without groups, but every server has groups.
 		return nil, errors.New("the answer shows no group: discovery may be forbidden")
 	}
 	a.groups[""] = true
@@ -99,7 +100,7 @@ func (a *answer) take(gv schema.GroupVersion, r metav1.APIResource) {
 	}
 }
 
-// learn takes an answer of discovery. Of a group that is not complete, all that was known stays.
+// learn stores an answer of discovery. Kinds of a group whose answer is not complete stay as they were.
 func (c *catalog) learn(a *answer) {
 	for of, o := range c.found {
 		if a.broken[of.Group] != nil && a.found[of] == nil {

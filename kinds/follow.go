@@ -16,9 +16,9 @@ import (
 
 const (
 	pollPause = 30 * time.Second // between two discoveries, while there is a reason for them
-	missPause = 10 * time.Second // how long discovery must not show a kind until it is gone
-	lagTime   = 5 * time.Minute  // how long discovery may not show the kinds of a new APIService
-	minPause  = 2 * time.Second  // after a discovery, whatever the reason for the next one is
+	missPause = 10 * time.Second // how long discovery must not show a kind before the kind counts as gone
+	lagTime   = 5 * time.Minute  // how long it may take until discovery shows the kinds of a new APIService
+	minPause  = 2 * time.Second  // between two discoveries, whatever the reason
 	crdWait   = 5 * time.Second  // how long the first discovery waits for the CRDs and the APIServices
 	firstWait = 30 * time.Second
 )
@@ -37,7 +37,7 @@ func (s *Set[T]) removeCRD(name string) {
 	s.ask() // which takes longer than coldTime
 }
 
-// putService takes an APIService. The kinds of its group may be others now, which only discovery shows.
+// putService takes an APIService. The kinds of its group may have changed, and only discovery shows how.
 func (s *Set[T]) putService(obj *unstructured.Unstructured) {
 	of, own := serve(obj)
 	if !own {
@@ -67,7 +67,7 @@ func (s *Set[T]) removeService(name string) {
 	}
 }
 
-// settleGroupLocked settles the members of a group.
+// settleGroupLocked settles the members of an API group.
 func (s *Set[T]) settleGroupLocked(group string) {
 	for of := range s.byKind {
 		if of.Group == group {
@@ -76,7 +76,7 @@ func (s *Set[T]) settleGroupLocked(group string) {
 	}
 }
 
-// settleAllLocked settles all members, and makes those that Wanted asks for.
+// settleAllLocked settles all members, and makes members for the kinds that Wanted asks for.
 func (s *Set[T]) settleAllLocked() {
 	kinds := map[schema.GroupKind]bool{}
 	for of := range s.byKind {
@@ -92,7 +92,7 @@ func (s *Set[T]) settleAllLocked() {
 	}
 }
 
-// look notes whether the set may list the CRDs and the APIServices.
+// look notes whether the set can list the CRDs and the APIServices.
 func (s *Set[T]) look() {
 	failing, synced := s.crds.Health().SourceError, channel.Closed(s.crds.Synced())
 	forbidden, servicesListed := apierrors.IsForbidden(s.services.Health().SourceError), channel.Closed(s.services.Synced())
@@ -113,7 +113,8 @@ func (s *Set[T]) look() {
 	}
 }
 
-// discover asks for discovery until ctx ends: once, and again when something may have changed that nothing else shows.
+// discover asks discovery until ctx ends: once at the start, and then whenever something may have changed that only discovery
+// shows.
 func (s *Set[T]) discover(ctx context.Context) {
 	began, reported := time.Now(), false
 	for listed := s.awaitSources(ctx); ctx.Err() == nil; {
@@ -151,7 +152,8 @@ func (s *Set[T]) discover(ctx context.Context) {
 	}
 }
 
-// knows reports whether the set knows the first kinds, after a time. It need not know those that have no CRDs if discovery fails for long.
+// knows reports whether the set knows the first kinds. since is how long it has been asking. If discovery fails for firstWait, the
+// kinds that have CRDs are enough.
 func (s *Set[T]) knows(since time.Duration) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -159,8 +161,8 @@ func (s *Set[T]) knows(since time.Duration) bool {
 	return (c.listed || c.blind) && c.asked || c.listed && since >= firstWait
 }
 
-// awaitSources waits until the CRDs and the APIServices are listed, or cannot be. It returns a channel that is closed when the CRDs
-// are, and nil if they are already.
+// awaitSources waits until the CRDs and the APIServices are listed or cannot be listed, but at most crdWait. It returns a channel
+// that is closed when the CRDs are listed, or nil if they are listed already.
 func (s *Set[T]) awaitSources(ctx context.Context) (listed <-chan struct{}) {
 	listed, patience := s.crds.Synced(), time.After(crdWait)
 	for _, inf := range []*informer.SinkInformer[*unstructured.Unstructured]{s.crds, s.services} {
@@ -181,8 +183,8 @@ func (s *Set[T]) awaitSources(ctx context.Context) (listed <-chan struct{}) {
 	return listed
 }
 
-// learn makes one discovery. again is when another one must follow, although nothing asks for it; 0 if none must. An error of some groups
-// is returned, too.
+// learn asks discovery once. again is when discovery must be asked again even if nothing happens, or 0 if it need not be asked.
+// learn also returns an error if the answer is not complete for some groups.
 func (s *Set[T]) learn(ctx context.Context) (again time.Duration, err error) {
 	groups, lists, err := ask(ctx, s.discovery)
 	a, failed := readAnswer(groups, lists, err)
@@ -220,19 +222,19 @@ func (s *Set[T]) learn(ctx context.Context) (again time.Duration, err error) {
 	return 0, nil
 }
 
-// misses reports whether a kind is gone, unless something shows it again. The caller holds mu.
+// misses reports whether a kind will count as gone unless discovery shows it again. The caller holds mu.
 func (s *Set[T]) misses(m *member) bool {
 	at, away := s.placeLocked(m), m.away
 	away.long = true
 	return at != nil && s.catalog.find(m.kind, at, away).gone
 }
 
-// isHidden reports whether discovery does not show a kind that is not gone. It may be another API server that has answered.
+// isHidden reports whether discovery does not show a kind that is not gone. Another API server may have answered.
 func isHidden(m *member) bool { return m.at != nil && m.at.uid == "" && m.halted }
 
 func isUnknown(m *member) bool { return m.at == nil }
 
-// hasLocked reports whether a member is such.
+// hasLocked reports whether such returns true for a member.
 func (s *Set[T]) hasLocked(such func(*member) bool) bool {
 	for _, m := range s.members {
 		if such(m) {
@@ -242,7 +244,7 @@ func (s *Set[T]) hasLocked(such func(*member) bool) bool {
 	return false
 }
 
-// trouble returns the reason why the set cannot read CRDs, APIServices, discovery or a kind, or nil.
+// trouble returns why the set cannot read CRDs, APIServices, discovery or a kind. It returns nil if no reason is known.
 func (s *Set[T]) trouble() error {
 	s.mu.Lock()
 	failure := s.catalog.failure

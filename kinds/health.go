@@ -24,24 +24,25 @@ type Health struct {
 	CRDError       string       `json:"crdError,omitempty"`       // why the CRDs cannot be read now
 	ServiceError   string       `json:"serviceError,omitempty"`   // why the APIServices cannot be read now
 	DiscoveryError string       `json:"discoveryError,omitempty"` // why the last discovery has failed, at least for some groups
-	Kinds          []KindHealth `json:"kinds"`                    // that are wanted or acquired, sorted by name
+	Kinds          []KindHealth `json:"kinds"`                    // the kinds that are wanted or acquired, sorted by name
 }
 
-// KindHealth is a kind of a [Health].
+// KindHealth is the state of one kind in a [Health].
 type KindHealth struct {
 	Name       string    `json:"name"` // Kind.String
 	Kind       Kind      `json:"kind"`
 	State      State     `json:"state"`
 	Reason     string    `json:"reason,omitempty"`   // why the state is Waiting or Parked
 	Since      time.Time `json:"since"`              // when the state began
-	Resource   string    `json:"resource,omitempty"` // in the path of requests, such as "deployments"; "" until the kind is read
-	Version    string    `json:"version,omitempty"`  // in which the objects are read; "" until the kind is read
-	Namespaced bool      `json:"namespaced"`         // false until the kind is read
-	Users      int       `json:"users"`              // leases that are not released
-	Wanted     bool      `json:"wanted"`             // by Options.Wanted
+	Resource   string    `json:"resource,omitempty"` // its name in the path of requests, such as "deployments"; "" while the kind is not read
+	Version    string    `json:"version,omitempty"`  // the version in which the objects are read; "" while the kind is not read
+	Namespaced bool      `json:"namespaced"`         // whether the kind has namespaces; false while the kind is not read
+	Users      int       `json:"users"`              // how many leases are not released
+	Wanted     bool      `json:"wanted"`             // whether Options.Wanted wants the kind
 }
 
-// GroupVersionResource returns where the objects are read, for a client that writes them. It is empty until the kind is read.
+// GroupVersionResource returns the resource from which the objects are read, for a client that writes them. It is empty while
+// the kind is not read.
 func (k KindHealth) GroupVersionResource() schema.GroupVersionResource {
 	if k.Resource == "" {
 		return schema.GroupVersionResource{}
@@ -49,10 +50,10 @@ func (k KindHealth) GroupVersionResource() schema.GroupVersionResource {
 	return schema.GroupVersionResource{Group: k.Kind.Group, Version: k.Version, Resource: k.Resource}
 }
 
-// MemberHealth returns the [Health] of the set. It does not block.
+// MemberHealth returns what Health returns, for an [informer.Group]. It does not block.
 func (s *Set[T]) MemberHealth() informer.MemberHealth { return s.Health() }
 
-// Health returns how the set is doing. It does not block.
+// Health returns how the set and its kinds are doing. It does not block.
 func (s *Set[T]) Health() Health {
 	h := Health{
 		Name: s.name, Started: channel.Closed(s.started), Stopped: channel.Closed(s.stopped), Synced: channel.Closed(s.synced), Reads: s.objects.Health().Started,
@@ -82,7 +83,8 @@ func (s *Set[T]) sources() map[string]informer.SourceHealth {
 	return all
 }
 
-// Find returns how a kind is doing by its name, such as [informer.Event.Cluster]. It does not block. ok is false if the set is not to read the kind.
+// Find returns how a kind is doing. name is [Kind.String], as [informer.Event.Cluster] returns it. ok is false if the kind is
+// neither wanted nor acquired. Find does not block.
 func (s *Set[T]) Find(name string) (h KindHealth, ok bool) {
 	var source informer.SourceHealth
 	if last, failed := s.failed.Load(name); failed { // otherwise a look at all sources would be a waste
@@ -113,7 +115,8 @@ func (m *member) health(source informer.SourceHealth) KindHealth {
 // HasRun returns Started.
 func (h Health) HasRun() bool { return h.Started }
 
-// Ready returns nil if the set has synced and is not stopped, whatever the states of single kinds are.
+// Ready returns nil once the set has synced, whatever the states of its kinds are. Before that, the error has the reason, if
+// one is known. Once Run has ended, Ready returns an error that wraps [informer.ErrStopped].
 func (h Health) Ready() error {
 	switch {
 	case h.Stopped:
@@ -135,7 +138,8 @@ func (h Health) Ready() error {
 	return nil
 }
 
-// Parked returns how many kinds are parked, and for how long the first of them has been. Package metrics/prometheus shows both.
+// Parked returns how many kinds are parked, and how long the first of them has been parked. Package metrics/prometheus shows
+// both.
 func (h Health) Parked() (n int, longest time.Duration) {
 	for _, k := range h.Kinds {
 		if k.State == Parked {
@@ -146,7 +150,7 @@ func (h Health) Parked() (n int, longest time.Duration) {
 	return n, longest
 }
 
-// Live returns nil: a restart does not help a set.
+// Live returns nil, because a restart does not help a set.
 func (h Health) Live() error { return nil }
 
 func text(err error) string {

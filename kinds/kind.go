@@ -11,15 +11,16 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 )
 
-// Kind is a kind of objects, and which of them a [Set] reads. Two equal values share one source. Only Kind is required. A kind that is read
-// with and without a version, a namespace or a selector has two sources: its objects come twice, under two names.
+// Kind names a kind of objects, and chooses which of its objects a [Set] reads. Equal values share one source. Only the
+// field Kind is required. If a kind is read both with and without a version, a namespace or a selector, it has two
+// sources: its objects come twice, under two names.
 type Kind struct {
 	// Group is the API group. "" is the group of Pods.
 	Group string `json:"group,omitempty"`
 	// Kind is the name of the kind, such as "Deployment".
 	Kind string `json:"kind"`
-	// Version is the version in which the objects are read, such as "v1". A kind that is not served in it waits. Defaults to the
-	// version that the server prefers, which may change while the set runs.
+	// Version is the version in which the objects are read, such as "v1". If the server does not serve it, the kind
+	// waits. Defaults to the version that the server prefers, which may change while the set runs.
 	Version string `json:"version,omitempty"`
 	// Namespace is the namespace of the objects. Defaults to all namespaces. It must be "" for a kind without namespaces.
 	Namespace string `json:"namespace,omitempty"`
@@ -27,11 +28,12 @@ type Kind struct {
 	Selector string `json:"selector,omitempty"`
 }
 
-// GroupKind returns the kind without its version and without the choice of objects.
+// GroupKind returns the group and the kind, without the other fields.
 func (k Kind) GroupKind() schema.GroupKind { return schema.GroupKind{Group: k.Group, Kind: k.Kind} }
 
-// String returns the name of the kind in events, keys, errors and Health, such as "Deployment.apps", or
-// "Pod@v1:default?app=web" with a version, a namespace and a selector. It has no space.
+// String returns the name that the kind has in events, keys, errors and Health, such as "Deployment.apps", or
+// "Pod@v1:default?app=web" with a version, a namespace and a selector. It contains no spaces: each space of the selector
+// becomes a "+".
 func (k Kind) String() string {
 	name := k.GroupKind().String()
 	for _, part := range []struct{ mark, text string }{
@@ -44,10 +46,10 @@ func (k Kind) String() string {
 	return name
 }
 
-// maxName is the length of the longest name of a source of an informer, in bytes.
+// maxName is how long the name of a source of an informer may be, in bytes.
 const maxName = 253
 
-// checked returns the kind with its selector in the usual form, or an error that names the field that is wrong.
+// checked returns the kind with its selector in canonical form. It returns an error that names the field that is wrong.
 func (k Kind) checked() (Kind, error) {
 	switch {
 	case k.Kind == "":
@@ -84,7 +86,7 @@ func (k Kind) checked() (Kind, error) {
 	return k, nil
 }
 
-// tweak returns a function that asks for the objects of the selector, or nil if it selects all.
+// tweak returns a function that adds the selector to the options of a request, or nil if there is no selector.
 func (k Kind) tweak() func(*metav1.ListOptions) {
 	if k.Selector == "" {
 		return nil
@@ -95,8 +97,8 @@ func (k Kind) tweak() func(*metav1.ListOptions) {
 // Offer is a kind that the server offers: it can be listed and watched.
 type Offer struct {
 	Group, Kind string
-	Resource    string   // in the path of requests, such as "deployments"
-	Versions    []string // that are served, the preferred one first
+	Resource    string   // its name in the path of requests, such as "deployments"
+	Versions    []string // the served versions, the preferred one first
 	Namespaced  bool
 	Categories  []string // such as "all", for kubectl get all
 	Custom      bool     // the kind is known from its CRD, and not from discovery
@@ -106,6 +108,6 @@ type Offer struct {
 type place struct {
 	resource   schema.GroupVersionResource
 	namespaced bool
-	uid        string // of the CRD, "" if the kind is not known from a CRD
-	guessed    bool   // by discovery, while it decided: the kind may have a CRD
+	uid        string // of the CRD; "" if the kind is not known from a CRD
+	guessed    bool   // discovery showed the kind while the CRDs could not be listed: it may have a CRD
 }

@@ -11,10 +11,11 @@ import (
 	"github.com/customcacheinformer/informer/internal/object"
 )
 
-// Lease is the use of a kind, from [Set.Acquire] until Release. Its methods may be called from any goroutine.
+// Lease keeps a kind in use, from [Set.Acquire] until Release. Its methods may be called from any goroutine.
 //
-// It is also the Reader of the kind, see [informer.Clusters.In]: while the kind is not served, Get, List and ByIndex return an error
-// that wraps [informer.ErrNotEngaged], and All yields nothing.
+// It is also the Reader of the kind, see [informer.Clusters.In]. Until the set reads the kind, once the kind is gone, and when nothing uses
+// it any more, Get, List and ByIndex return an error that wraps [informer.ErrNotEngaged], and All yields nothing. A kind that is Parked after
+// it was read still has its objects.
 type Lease[T informer.Object] struct {
 	informer.Reader[T]
 	set *Set[T]
@@ -25,10 +26,9 @@ type Lease[T informer.Object] struct {
 	watchers []*informer.Registration
 }
 
-// Acquire has the set read a kind until Release of the lease, and of all other leases of an equal Kind. It makes no request and does not
-// block. It may be called at any time, also before Run and in a watcher's callback. The kind need not exist: its objects come when it
-// is served. Acquire returns an error that names the field of kind that is wrong, and one that wraps [informer.ErrStopped] once Run of the
-// set has ended.
+// Acquire makes the set read a kind until all leases of an equal Kind are released. It makes no request and does not block. It may be called
+// at any time, also before Run and in a watcher's callback. The kind need not exist: its objects come when it is served. Acquire returns an
+// error that names the field if a field of kind is wrong, and an error that wraps [informer.ErrStopped] once Run of the set has ended.
 func (s *Set[T]) Acquire(kind Kind) (*Lease[T], error) {
 	kind, err := kind.checked()
 	if err == nil && channel.Closed(s.stopped) {
@@ -49,17 +49,17 @@ func (s *Set[T]) Acquire(kind Kind) (*Lease[T], error) {
 	return &Lease[T]{Reader: s.objects.In(m.name), set: s, of: m}, nil
 }
 
-// Kind returns the kind that was acquired.
+// Kind returns the kind that was acquired, with its selector in canonical form.
 func (l *Lease[T]) Kind() Kind { return l.of.kind }
 
-// Health returns how the kind is doing. It does not block.
+// Health returns how the kind is doing. It does not block. It returns the zero value if nothing uses the kind any more.
 func (l *Lease[T]) Health() KindHealth {
 	h, _ := l.set.Find(l.of.name)
 	return h
 }
 
-// WaitForSync blocks until the kind is served and listed. If ctx ends first, it returns an [*informer.SyncError] with the reason why the kind
-// is not. It returns an error that wraps [ErrReleased] once the lease is released.
+// WaitForSync blocks until the kind is served and its first list is complete. If ctx or the set ends first, it returns an
+// [*informer.SyncError] with the reason, if one is known. It returns an error that wraps [ErrReleased] once the lease is released.
 func (l *Lease[T]) WaitForSync(ctx context.Context) error {
 	for {
 		l.set.mu.Lock()
@@ -85,10 +85,11 @@ func (l *Lease[T]) WaitForSync(ctx context.Context) error {
 	}
 }
 
-// AddWatcher registers a watcher for the objects of this kind only. It does not block. It is a watcher of the informer over all kinds: it has
-// two goroutines, and looks at the events of each kind. For more than a few kinds, use one watcher of [Set.Informer], and
-// [informer.Event.Cluster]. Its Synced does not wait until the kind is served; WaitForSync of the lease does. Release removes the watcher. AddWatcher returns an error in the cases in which that of the informer does, and
-// one that wraps [ErrReleased] once the lease is released.
+// AddWatcher registers a watcher for the objects of this kind only. It does not block. The watcher is one of the informer over all kinds: it
+// has two goroutines, and looks at the events of every kind. For more than a few kinds, use one watcher of [Set.Informer], and
+// [informer.Event.Cluster]. Synced of the registration does not wait until the kind is served, but WaitForSync of the lease does. Release
+// removes the watcher. AddWatcher returns an error in the cases in which AddWatcher of the informer does, and an error that wraps
+// [ErrReleased] once the lease is released.
 func (l *Lease[T]) AddWatcher(w informer.ResourceWatcher[T], opts informer.WatcherOptions) (*informer.Registration, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -105,8 +106,8 @@ func (l *Lease[T]) AddWatcher(w informer.ResourceWatcher[T], opts informer.Watch
 	return r, err
 }
 
-// Release ends the use of the kind. The last release stops its source and drops its objects, and no watcher gets an event of that. It does not
-// block, and may be called at any time, also in a watcher's callback. Later calls do nothing.
+// Release ends the lease and removes its watchers. When nothing uses the kind any more, its source stops and its objects are dropped, without
+// events. Release does not block, and may be called at any time, also in a watcher's callback. Later calls do nothing.
 func (l *Lease[T]) Release() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -134,7 +135,7 @@ func (l *Lease[T]) isReleased() bool {
 // ErrReleased indicates that a [Lease] was released.
 var ErrReleased = errors.New("the lease was released")
 
-// only is a watcher that gets the events of one kind.
+// only is a watcher that passes on the events of one kind.
 type only[T informer.Object] struct {
 	name string
 	informer.ResourceWatcher[T]

@@ -12,7 +12,7 @@ import (
 	"github.com/customcacheinformer/informer"
 )
 
-// memberLocked returns the member of a kind, which it makes if there is none.
+// memberLocked returns the member of a kind. It makes the member if there is none.
 func (s *Set[T]) memberLocked(k Kind) *member {
 	m := s.members[k.String()]
 	if m == nil {
@@ -23,7 +23,8 @@ func (s *Set[T]) memberLocked(k Kind) *member {
 	return m
 }
 
-// dropLocked forgets a member that nothing wants. Its source stops, and no event comes of that.
+// dropLocked forgets a member that nothing uses. The source of the member stops, and its objects are
+// dropped without events.
 func (s *Set[T]) dropLocked(m *member) {
 	if m.users > 0 || m.wanted || s.members[m.name] != m {
 		return
@@ -37,7 +38,7 @@ func (s *Set[T]) dropLocked(m *member) {
 	s.failed.Delete(m.name)
 }
 
-// settleLocked brings the members of some kinds to the state in which they should be.
+// settleLocked brings the members of some kinds to the state that follows from the catalog.
 func (s *Set[T]) settleLocked(kinds ...schema.GroupKind) {
 	for _, of := range kinds {
 		if o, ok := s.catalog.offer(of); ok && s.wanted != nil {
@@ -82,7 +83,8 @@ func (s *Set[T]) settleMemberLocked(m *member) {
 	}
 }
 
-// placeLocked returns where a kind is read, or an unknown place if the Durable has objects of it. It is nil if the set knows none.
+// placeLocked returns where a kind is read. If only the Durable has objects of the kind, it returns an
+// unknown place, and nil if nothing is known.
 func (s *Set[T]) placeLocked(m *member) *place {
 	if m.at == nil && s.durable && slices.Contains(s.objects.Engaged(), m.name) {
 		return &place{guessed: true}
@@ -90,7 +92,7 @@ func (s *Set[T]) placeLocked(m *member) *place {
 	return m.at
 }
 
-// readLocked has a member read its kind at a place.
+// readLocked makes a member read its kind at a place.
 func (s *Set[T]) readLocked(m *member, p place) (err error) {
 	from := informer.ClusterSource{Source: s.source(p, m.kind.Namespace), TweakListOptions: m.kind.tweak(), UID: m.uid}
 	last, _ := s.failed.Load(m.name)

@@ -22,11 +22,12 @@ import (
 
 // Clients are the clients of a [Set]. Give [informer.Transport] to their configuration.
 type Clients struct {
-	// Dynamic reads CRDs and APIServices, and the objects of [New]. It is required.
+	// Dynamic reads CRDs and APIServices, and the objects of a set that [New] has made. It is required.
 	Dynamic dynamic.Interface
-	// Discovery shows the other kinds, such as clientset.Discovery(). It is required.
+	// Discovery is a client such as clientset.Discovery(). It shows the kinds that have no CRD, and all kinds if the CRDs cannot be
+	// listed. It is required.
 	Discovery Discovery
-	// Metadata reads the objects of [NewMetadata], which requires it. New ignores it.
+	// Metadata reads the objects of [NewMetadata], which requires it. [New] ignores it.
 	Metadata metadata.Interface
 }
 
@@ -35,18 +36,19 @@ type Options[T informer.Object] struct {
 	// Name is the name of the set in a group, in errors and in Health. Defaults to "kinds".
 	Name string
 	// Wanted reports whether the set reads a kind that the server offers, as if something had acquired it with all of its objects. It is
-	// called again when something changes about the kind. A kind that it no longer wants leaves silently. Wanted is called from
-	// several goroutines, one at a time. It must not block, and must not call methods of the set. A panic ends the process. Nil, the default, wants none.
+	// called again when the kind changes. If Wanted then returns false and no lease has the kind, its objects are dropped without events.
+	// Wanted is called from several goroutines, one at a time. It must not block or call methods of the set. A panic ends the process.
+	// Defaults to nil: the set reads only the kinds that are acquired.
 	Wanted func(Offer) bool
-	// Informer has the options of the informer over all kinds. Its Name defaults to Options.Name with " objects" behind it.
+	// Informer has the options of the informer over all kinds. Its Name defaults to Options.Name followed by " objects".
 	Informer informer.Options[T]
-	// ErrorHandler is called when the CRDs or the APIServices cannot be read, and when discovery fails: once, until that works
-	// again. It is called from several goroutines. Defaults to [informer.Report].
+	// ErrorHandler is called when the CRDs or the APIServices cannot be read, and when discovery fails: once for each outage. It is called
+	// from several goroutines. Defaults to [informer.Report].
 	ErrorHandler func(ctx context.Context, err error)
 }
 
-// New returns a set that reads whole objects. It makes no request; Run does. It returns an error if a client that it needs is nil, or in
-// the cases in which [informer.NewOverClusters] does.
+// New returns a set that reads whole objects. It makes no request; Run does. It returns an error if Dynamic or Discovery is nil, or in the
+// cases in which [informer.NewOverClusters] returns an error.
 func New(clients Clients, opts Options[*unstructured.Unstructured]) (*Set[*unstructured.Unstructured], error) {
 	return newSet("New", clients, opts, func(p place, namespace string) cache.ListerWatcher {
 		if all := clients.Dynamic.Resource(p.resource); namespace == "" {
@@ -57,8 +59,8 @@ func New(clients Clients, opts Options[*unstructured.Unstructured]) (*Set[*unstr
 	})
 }
 
-// NewMetadata returns a set that reads only the metadata of objects. It makes no request; Run does. It returns an error if a client
-// is nil, or in the cases in which [informer.NewOverClusters] does.
+// NewMetadata returns a set that reads only the metadata of objects. It makes no request; Run does. It returns an error if a client is
+// nil, or in the cases in which [informer.NewOverClusters] returns an error.
 func NewMetadata(clients Clients, opts Options[*metav1.PartialObjectMetadata]) (*Set[*metav1.PartialObjectMetadata], error) {
 	if object.IsNil(clients.Metadata) {
 		return nil, errors.New("kinds: NewMetadata: Clients.Metadata is nil")
@@ -123,8 +125,8 @@ func newSet[T informer.Object](op string, clients Clients, opts Options[T], sour
 	return s, nil
 }
 
-// Run follows the kinds until ctx ends, and then returns nil. The kinds that are read then stay as they are. A second Run returns an error
-// that wraps [informer.ErrAlreadyRun].
+// Run follows the kinds until ctx ends, and then returns nil. It does not stop the sources of the kinds: [Set.Informer] does when its own
+// Run ends. A second Run returns an error that wraps [informer.ErrAlreadyRun].
 func (s *Set[T]) Run(ctx context.Context) error {
 	if !s.hasRun.CompareAndSwap(false, true) {
 		return fmt.Errorf("kinds %s: %w", s.name, informer.ErrAlreadyRun)
@@ -145,7 +147,7 @@ func (s *Set[T]) Run(ctx context.Context) error {
 	return nil
 }
 
-// awaitFirst waits for the lists of the first kinds.
+// awaitFirst waits for the lists of the first kinds, for at most firstWait, and then closes synced.
 func (s *Set[T]) awaitFirst(ctx context.Context) {
 	select {
 	case <-s.known:
@@ -170,8 +172,8 @@ func (s *Set[T]) awaitFirst(ctx context.Context) {
 	}
 }
 
-// WaitForSync blocks until the set knows which kinds the server offers, and those of them that are wanted or acquired are listed. It waits
-// for the lists for 30 s at most. If ctx or the set ends first, it returns an [*informer.SyncError].
+// WaitForSync blocks until the set knows which kinds the server offers, and the first lists of the wanted and acquired kinds are complete.
+// It waits for the lists for at most 30 s. If ctx or Run ends first, it returns an [*informer.SyncError]. It may be called before Run.
 func (s *Set[T]) WaitForSync(ctx context.Context) error {
 	err := informer.ErrStopped
 	select {

@@ -16,8 +16,8 @@ import (
 	"github.com/customcacheinformer/informer"
 )
 
-// Set reads kinds that come and go. It is an [informer.Member]. Its methods may be called from any goroutine and do not block,
-// except Run and WaitForSync. It must not be copied.
+// Set reads kinds that come and go. [New] and [NewMetadata] make one. It is an [informer.Member]. Its methods may
+// be called from any goroutine and do not block, except Run and WaitForSync. It must not be copied.
 type Set[T informer.Object] struct {
 	name           string
 	wanted         func(Offer) bool
@@ -30,30 +30,32 @@ type Set[T informer.Object] struct {
 
 	hasRun           atomic.Bool
 	started, stopped chan struct{}
-	known, synced    chan struct{} // closed when the first kinds are known, and when they are listed
-	wake             chan struct{} // has an element if discovery is to be asked
-	failed           sync.Map      // the last *failure of each kind, by name, that Find has not seen end
-	mu               sync.Mutex    // protects the rest; the set calls no function of the user with it but Wanted
+	known, synced    chan struct{} // closed when the first kinds are known, and when their first lists are complete
+	wake             chan struct{} // has an element if discovery must be asked
+	failed           sync.Map      // the last *failure of each kind, by name, until Find sees that it has ended
+	mu               sync.Mutex    // protects the rest; the only function of the user that is called with it is Wanted
 	catalog          catalog
 	members          map[string]*member // by name
 	byKind           map[schema.GroupKind][]*member
 	servicesChanged  time.Time // when the last APIService has changed
 }
 
-// Informer returns the informer over all kinds that the set reads. [informer.Event.Cluster] is the name of the kind, [Kind.String]. Add it to
-// the group, too: without it, nothing is read. Only the set may engage its clusters.
+// Informer returns the informer over all kinds that the set reads. [informer.Event.Cluster] returns the name of
+// the kind, [Kind.String]. Add the informer to the group, too: without it, nothing is read. Only the set may
+// engage and disengage its clusters.
 func (s *Set[T]) Informer() *informer.Clusters[T] { return s.objects }
 
 // Name returns Options.Name.
 func (s *Set[T]) Name() string { return s.name }
 
-// StopsFirst returns true: a group stops the informer over the kinds later.
+// StopsFirst returns true, so that a group stops the set before the informer over the kinds.
 func (s *Set[T]) StopsFirst() bool { return true }
 
-// failure is a failure of a source. Each has an address of its own.
+// failure is a failure of a source. Each failure has its own address, so that two failures are never equal.
 type failure struct{ error }
 
-// notice notes the failure of a kind. Discovery shows whether a kind that the server does not find is still there.
+// notice notes the failure of a kind. If the server does not find the kind, discovery must show whether the kind
+// is still there.
 func (s *Set[T]) notice(err error) {
 	var of *informer.WatchError
 	if !errors.As(err, &of) || of.Cluster == "" {
@@ -65,7 +67,7 @@ func (s *Set[T]) notice(err error) {
 	}
 }
 
-// ask has discovery asked soon.
+// ask makes the set ask discovery soon. It does not block.
 func (s *Set[T]) ask() {
 	select {
 	case s.wake <- struct{}{}:
@@ -73,14 +75,14 @@ func (s *Set[T]) ask() {
 	}
 }
 
-// State is the state of a kind that a [Set] is to read.
+// State is the state of a kind that a [Set] reads or waits for.
 type State string
 
 // The states of a kind.
 const (
-	Waiting State = "waiting" // the kind is not served, and nothing of it is known
+	Waiting State = "waiting" // the kind is not served, and the set has no objects of it
 	Reading State = "reading" // the kind is served, and its objects are read
-	Parked  State = "parked"  // the objects that are known stay, and the set tries again
+	Parked  State = "parked"  // the kind cannot be read now; its objects stay, and the set tries again
 )
 
 // member is a kind that something wants.
@@ -88,14 +90,14 @@ type member struct {
 	kind    Kind
 	name    string
 	users   int
-	wanted  bool          // by Options.Wanted
-	at      *place        // where the kind is read, nil if it is not
+	wanted  bool          // Options.Wanted wants the kind
+	at      *place        // where the kind is read; nil if it is not read
 	uid     types.UID     // of the source
-	away    absence       // from discovery
+	away    absence       // how long discovery has not shown the kind
 	state   State         // without the failures of the source
 	reason  string        // why the state is not Reading
 	since   time.Time     // when the state began
-	halted  bool          // the kind is read, and has not been served
+	halted  bool          // the kind is read, but the server did not serve it at the last look
 	woken   any           // the last *failure after which the source was told to try again at once, or nil
 	changed chan struct{} // closed when the state changes or the source leaves
 }
@@ -108,7 +110,7 @@ func (m *member) become(state State, reason string) {
 	m.signal()
 }
 
-// signal wakes those that wait for a change.
+// signal wakes the goroutines that wait for a change.
 func (m *member) signal() {
 	close(m.changed)
 	m.changed = make(chan struct{})

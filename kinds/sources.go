@@ -16,8 +16,8 @@ var (
 	serviceResource = schema.GroupVersionResource{Group: "apiregistration.k8s.io", Version: "v1", Resource: "apiservices"}
 )
 
-// sinkFuncs is an [informer.Sink]. The objects of both resources go into the catalog as a few strings each: a CRD with its schema
-// has 50 to 500 kB, and none of it is kept.
+// sinkFuncs is an [informer.Sink]. The catalog keeps only a few strings of each object: a CRD with
+// its schema has 50 to 500 kB.
 type sinkFuncs struct {
 	put    func(obj *unstructured.Unstructured)
 	remove func(name string)
@@ -35,7 +35,7 @@ func (s sinkFuncs) Remove(_ context.Context, key string, _ types.UID) error {
 
 var _ informer.Sink[*unstructured.Unstructured] = sinkFuncs{}
 
-// define returns what counts of a CRD.
+// define returns the parts of a CRD that the catalog needs.
 func define(crd *unstructured.Unstructured) *definition {
 	d := &definition{name: crd.GetName(), uid: string(crd.GetUID()), terminating: crd.GetDeletionTimestamp() != nil}
 	text := func(fields ...string) string {
@@ -65,7 +65,8 @@ func define(crd *unstructured.Unstructured) *definition {
 	return d
 }
 
-// serve returns what counts of an APIService, and false if the API server itself serves its group.
+// serve returns the parts of an APIService that the catalog needs. own is false if the API server
+// itself serves its group.
 func serve(api *unstructured.Unstructured) (s service, own bool) {
 	_, own, _ = unstructured.NestedMap(api.Object, "spec", "service")
 	s.group, _, _ = unstructured.NestedString(api.Object, "spec", "group")
@@ -77,7 +78,8 @@ func serve(api *unstructured.Unstructured) (s service, own bool) {
 
 type status struct{ status, message string }
 
-// condition returns a condition of an object. Its message is never "".
+// condition returns the condition of an object with this name. Its message is never "". Its status
+// is "" if there is no such condition.
 func condition(obj *unstructured.Unstructured, name string) status {
 	for _, c := range elementsOf(obj, "status", "conditions") {
 		if c["type"] != name {
@@ -96,7 +98,7 @@ func condition(obj *unstructured.Unstructured, name string) status {
 	return status{"", "it has no condition " + name}
 }
 
-// elementsOf returns the elements of a list that are maps.
+// elementsOf returns the elements of the list at a path that are maps.
 func elementsOf(obj *unstructured.Unstructured, fields ...string) (all []map[string]any) {
 	list, _, _ := unstructured.NestedFieldNoCopy(obj.Object, fields...)
 	elements, _ := list.([]any)
