@@ -17,21 +17,21 @@
 //
 // The informer of a set is one over many sources, an [informer.Clusters]. Each kind is a source, whose name is [Kind.String]. So a watcher
 // over all kinds has two goroutines, not two for each kind, and [informer.Event.Cluster] is the kind of an event. Package enqueue works
-// on it as on one over clusters: a key has the name of the kind in its Cluster, and [Set.Find] returns the resource of that. A [Lease] is the
-// Reader of its kind, and may have watchers of its own.
+// with it as with any informer over clusters: the Cluster of a key is the name of the kind, and [Set.Find] returns its resource. A [Lease] is
+// the Reader of its kind, and may have watchers of its own.
 //
 // # Guarantees
 //
 //  1. A kind is read from when it is served until it is gone or released. Until it is served, [KindHealth] has the reason why it is not.
 //  2. A kind delivers deletes if an object was deleted, or if the kind is gone: its CRD was deleted, or is absent from a complete list of CRDs;
-//     or all APIServices of its group were deleted; or its group, which has no APIService, is missing in complete discoveries for 10 s. Those of a kind
-//     that is gone have [informer.OriginLeft], and come a few seconds later. If the CRD was created again meanwhile, the kind is listed, and only the
-//     objects that are no longer there are deleted.
+//     or all APIServices of its group were deleted; or its group, which has no APIService, is missing in complete discoveries for 10 s. The deletes of
+//     a kind that is gone have [informer.OriginLeft], and come a few seconds later. If its CRD is created again before that, the kind is listed, and
+//     only the objects that no longer exist are deleted.
 //  3. Any other trouble parks a kind: its objects stay, and the set tries again. This is so for a 403, a 404, a 410, a conversion webhook
 //     that fails, a list that expires, a discovery that fails for its group or as a whole, a CRD that is not established or whose names are not
 //     accepted, and an APIService that is not available. Such a kind delays no other.
-//  4. If another version is served or preferred, the kind moves: each object comes once, as an update with [informer.OriginRelist], though its UID
-//     and its resourceVersion are those of before. Metadata that is equal in both versions is no update. Kind.Version turns that off.
+//  4. If another version is served or preferred, the kind moves: each object comes once, as an update with [informer.OriginRelist], although its
+//     UID and its resourceVersion are the same. Metadata that is equal in both versions is not an update. A kind with Kind.Version never moves.
 //  5. The last release of a kind stops its source and drops its objects, without events. No call waits for that.
 //
 // While a CRD is being deleted, its kind is Parked, and its watch continues: the API server deletes the objects one by one.
@@ -42,19 +42,19 @@
 // CRD is deleted, when an APIService changes and for 5 minutes after that, when a kind gets a 404 or 410, and every 30 s while discovery fails or does
 // not show a kind that is read. A program needs the verbs list and watch on both resources. Without them, or while the
 // first list of the CRDs fails, discovery decides: the set asks every 30 s, and after each 404 or 410 of a kind. Then a kind is gone when
-// no discovery has shown it for 10 s, and the first and the last of them were complete for its group. A group that they lack is
-// not complete while it has an APIService. The ErrorHandler gets once that discovery decides, and Health has it.
+// no discovery has shown it for 10 s, and the first and the last of these were complete for its group. A group that is missing counts as
+// not complete while it has an APIService. The ErrorHandler is told once that discovery decides, and Health shows it.
 //
 // # Over a Durable
 //
 // Options.Informer may have a Durable. Each start lists each kind and compares the list with the stored objects, because they may be of another
 // version. A kind of which only the Durable knows stays until it is acquired, or until [informer.Clusters.DisengageStored]. If it is
-// acquired, and neither a complete list of CRDs nor discovery has it for 10 s, its objects come as deletes. One that only Options.Wanted asks for
-// must be acquired for that.
+// acquired, and for 10 s neither a complete list of CRDs nor discovery has it, its objects come as deletes. A kind that only Options.Wanted asks
+// for must be acquired for that.
 //
 // # The parts of the package
 //
 //   - kind.go names kinds. catalog.go knows what the server offers, from the CRDs and APIServices of sources.go and the answers of discovery.go.
 //   - set.go is the state of a Set. member.go brings each kind to the state that follows from the catalog, and follow.go brings the news
-//     to the catalog. new.go makes and runs a Set, lease.go is the use of a kind, and health.go shows the states.
+//     to the catalog. new.go makes and runs a Set, lease.go has the Lease, and health.go shows the states.
 package kinds
