@@ -10,7 +10,8 @@ import (
 	"github.com/customcacheinformer/informer"
 )
 
-// Clients is a [Follower] that has a client for each cluster, such as for what a controller writes. [NewClients] makes one.
+// Clients is a [Follower] that has a client for each cluster, for example for what a controller writes. [NewClients] makes one.
+// Its methods may be called from any goroutine.
 type Clients[C any] struct {
 	connect func(config *rest.Config) (C, error)
 
@@ -18,9 +19,10 @@ type Clients[C any] struct {
 	of map[string]C
 }
 
-// NewClients returns a follower that calls connect for each cluster, and again when the cluster has another configuration. connect
-// may change config, and must not make requests, as kubernetes.NewForConfig makes none. Give the follower to [New] before those
-// of informers, so that a cluster has a client when its first event comes. New returns an error if connect is nil.
+// NewClients returns a follower that calls connect for each cluster, and again when the configuration of the cluster changes.
+// connect may change config, but must not make requests, as kubernetes.NewForConfig makes none. Pass this follower to [New] before
+// the followers of informers, so that a cluster has a client when its first event comes. If connect is nil, NewClients returns
+// nil, and then New returns an error.
 func NewClients[C any](connect func(config *rest.Config) (C, error)) *Clients[C] {
 	if connect == nil {
 		return nil
@@ -28,8 +30,8 @@ func NewClients[C any](connect func(config *rest.Config) (C, error)) *Clients[C]
 	return &Clients[C]{connect: connect, of: map[string]C{}}
 }
 
-// In returns the client of a cluster, or an error that wraps [informer.ErrNotEngaged] if the cluster is not in the set. It does not
-// block, and may be called from any goroutine.
+// In returns the client of a cluster. It returns an error that wraps [informer.ErrNotEngaged] if the cluster has no client. It
+// does not block.
 func (c *Clients[C]) In(cluster string) (C, error) {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
@@ -40,12 +42,13 @@ func (c *Clients[C]) In(cluster string) (C, error) {
 	return client, nil
 }
 
-// Engage makes the client of a cluster. A [Provider] calls it.
+// Engage makes the client of a cluster. A [Provider] calls it. It returns the error of connect.
 func (c *Clients[C]) Engage(name string, config *rest.Config, uid types.UID) error {
 	return c.Replace(name, config, uid)
 }
 
-// Replace makes another client for a cluster. A [Provider] calls it. If it fails, the cluster keeps the last client.
+// Replace makes another client for a cluster. A [Provider] calls it. If connect returns an error, Replace returns that error, and
+// the cluster keeps the last client.
 func (c *Clients[C]) Replace(name string, config *rest.Config, _ types.UID) error {
 	client, err := c.connect(config)
 	if err != nil {
@@ -57,7 +60,7 @@ func (c *Clients[C]) Replace(name string, config *rest.Config, _ types.UID) erro
 	return nil
 }
 
-// Disengage drops the client of a cluster. A [Provider] calls it.
+// Disengage drops the client of a cluster. A [Provider] calls it. It returns nil.
 func (c *Clients[C]) Disengage(name string) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()

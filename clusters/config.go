@@ -14,14 +14,14 @@ import (
 	"k8s.io/client-go/tools/clientcmd/api/latest"
 )
 
-// MaxSize is the largest kubeconfig that [Config] accepts, in bytes. One with a single context has about 6 KiB. A parsed
-// one takes several times its size in memory, and a Secret could have 1 MiB.
+// MaxSize is how large a kubeconfig may be for [Config], in bytes. A kubeconfig with a single context has about 6 KiB.
+// Parsed, it takes several times its size in memory, and a Secret could have 1 MiB.
 const MaxSize = 256 << 10
 
-// Allow permits what [Config] refuses otherwise. The zero value permits nothing. Set a field only if you trust
-// everybody who may write the kubeconfigs as much as the program itself.
+// Allow permits parts of kubeconfigs that [Config] refuses otherwise. The zero value permits nothing. Set a field only
+// if you trust everybody who may write the kubeconfigs as much as the program itself.
 type Allow struct {
-	Exec         bool // exec: a program that this process runs. It gets no standard input. One that hangs delays comparisons.
+	Exec         bool // exec: a program that this process runs, without standard input. If it hangs, it delays comparisons of clusters.
 	AuthProvider bool // auth-provider: a plugin that is linked into this program.
 	Files        bool // the fields that are paths. client-go reads the files when it connects, and when they change.
 	Proxy        bool // proxy-url, with http, https or socks5.
@@ -30,19 +30,19 @@ type Allow struct {
 	Impersonate  bool // as, as-uid, as-groups and as-user-extra.
 }
 
-// RefusedError is the reason why a kubeconfig is not used. No part of it is a value from the kubeconfig.
+// RefusedError is the reason why a kubeconfig is not used. It contains no value from the kubeconfig.
 type RefusedError struct {
 	Field  string // such as "users[].user.exec"; "" if the reason is not about one field
 	Reason string
 }
 
-// Error names the field and the reason.
+// Error returns a message with the field and the reason.
 func (e *RefusedError) Error() string {
 	return strings.Join(slices.DeleteFunc([]string{"kubeconfig", e.Field, e.Reason}, func(s string) bool { return s == "" }), ": ")
 }
 
 // Config returns the configuration for the current-context of a kubeconfig, or a [*RefusedError]. It does not block, and
-// reads neither files nor the environment. It sets no limit of requests, so that client-go's default of 5 a second applies.
+// reads neither files nor the environment. It sets no rate limit, so client-go's default of 5 requests a second applies.
 func Config(kubeconfig []byte, allow Allow) (*rest.Config, error) {
 	if len(kubeconfig) > MaxSize {
 		return nil, &RefusedError{"", fmt.Sprintf("has more than %d KiB", MaxSize>>10)}

@@ -19,16 +19,16 @@ import (
 )
 
 // Directory is a [Source]: the kubeconfigs in a directory, such as a Secret that is mounted as a volume. The name of a
-// cluster is that of its file without the extension, which is .yaml, .yml or .kubeconfig. It must be a name that a
-// Secret could have. Other files, directories, and files whose names begin with a dot do not count. A link that leads
+// cluster is the name of its file without the extension, which is .yaml, .yml or .kubeconfig. It must be a name that a
+// Secret could have. Other files, directories, and files whose names begin with a dot are ignored. A link that leads
 // out of the directory is refused.
 //
-// If the directory itself cannot be read, nothing changes. To write a file, write one with another extension and rename
-// it: a half of a kubeconfig may look like a whole one.
+// If the directory itself cannot be read, the clusters stay as they are. To write a kubeconfig, write a file with
+// another extension and rename it, because half of a kubeconfig may look like a whole one.
 type Directory struct {
 	// Path is the path of the directory. It is required.
 	Path string
-	// Interval is the pause between two readings of the directory. It may not be negative. Defaults to 10 s.
+	// Interval is the pause between two readings of the directory. It must not be negative. Defaults to 10 s.
 	Interval time.Duration
 }
 
@@ -82,7 +82,7 @@ func (f *directoryFeed) Run(ctx context.Context) error {
 	return nil
 }
 
-// give updates the set. It returns when all followers were called. An error is reported when it comes, and not again after
+// give updates the set. It returns when all followers were called. It reports an error only when it is new, not after
 // each reading.
 func (f *directoryFeed) give(ctx context.Context, files map[string]file) {
 	for _, name := range f.set.names() {

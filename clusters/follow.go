@@ -10,7 +10,8 @@ import (
 	"github.com/customcacheinformer/informer"
 )
 
-// Follow returns a [Follower] that has an informer read the clusters. source makes the source of a cluster of its configuration, such as
+// Follow returns a [Follower] that makes an informer read the clusters. source makes the source of a cluster from its configuration, for
+// example:
 //
 //	func(config *rest.Config) (cache.ListerWatcher, error) {
 //		client, err := kubernetes.NewForConfig(config)
@@ -20,8 +21,9 @@ import (
 //		return informer.ListWatch(client.CoreV1().Pods("")), nil
 //	}
 //
-// source may change config, and must not make requests. A cluster that leaves the set leaves with deletes, see
-// [informer.LeaveDeleted]. So does one that only the informer's Durable knows, when the first set is complete. [New] returns an error if inf or source is nil.
+// source may change config, but must not make requests. When a cluster leaves the set, its objects come as deletes, see
+// [informer.LeaveDeleted]. When the first set is complete, so do the objects of clusters that only the informer's Durable knows. If inf
+// or source is nil, Follow returns nil, and then [New] returns an error.
 func Follow[T informer.Object](inf *informer.Clusters[T], source func(config *rest.Config) (cache.ListerWatcher, error)) Follower {
 	if inf == nil || source == nil {
 		return nil

@@ -23,19 +23,19 @@ import (
 type Options struct {
 	// Name is the name of the provider in a group, in errors and in Health. Defaults to "clusters".
 	Name string
-	// Allow permits fields of kubeconfigs that are refused otherwise. Defaults to none.
+	// Allow permits parts of kubeconfigs that are refused otherwise. Defaults to none.
 	Allow Allow
-	// UID returns the identity of the cluster that config leads to. It must return when its ctx ends, after 10 s. An
-	// error that is Forbidden or NotFound, see [k8s.io/apimachinery/pkg/api/errors], means that the cluster answers
-	// without its identity. Any other error means that it does not answer. UID is called from several goroutines.
-	// Defaults to [store.ClusterUID], the UID of the namespace kube-system.
+	// UID returns the identity of the cluster that config leads to. It must return when its ctx ends, which is after
+	// 10 s at the latest. An error that is Forbidden or NotFound, see [k8s.io/apimachinery/pkg/api/errors], means
+	// that the cluster answers but does not show its identity. Any other error means that it does not answer. UID is
+	// called from several goroutines. Defaults to [store.ClusterUID], the UID of the namespace kube-system.
 	UID func(ctx context.Context, config *rest.Config) (types.UID, error)
 	// ErrorHandler is called when a kubeconfig is refused, a follower returns an error, or the kubeconfigs cannot be
 	// read. It is called from several goroutines. Defaults to [informer.Report].
 	ErrorHandler func(ctx context.Context, err error)
 }
 
-// Source is where the kubeconfigs come from: [Secrets] or a [Directory].
+// Source is where the kubeconfigs come from. It is a [Secrets] or a [Directory].
 type Source interface {
 	// open checks the source, and returns a feed that updates s.
 	open(name string, s *set, report func(context.Context, error)) (feed, error)
@@ -47,8 +47,8 @@ type feed interface {
 	trouble() error          // why kubeconfigs cannot be read now
 }
 
-// Provider gives the clusters of a [Source] to followers. It is an [informer.Member]. Its methods may be called from
-// any goroutine.
+// Provider passes the clusters of a [Source] to followers. [New] makes one. It is an [informer.Member]. Its methods
+// may be called from any goroutine, and do not block, except Run and WaitForSync. It must not be copied.
 type Provider struct {
 	name             string
 	set              set
@@ -94,11 +94,12 @@ func systemUID(ctx context.Context, config *rest.Config) (types.UID, error) {
 // Name returns Options.Name.
 func (p *Provider) Name() string { return p.name }
 
-// StopsFirst returns true: a group stops the followers later, so that they are not called after their end.
+// StopsFirst returns true, so that a group stops the provider before the followers. Then they are not called after
+// their end.
 func (p *Provider) StopsFirst() bool { return true }
 
-// Run follows the source until ctx ends, and then returns nil. It disengages no cluster at the end. A second Run
-// returns an error that wraps [informer.ErrAlreadyRun].
+// Run follows the source until ctx ends. It disengages no cluster at the end, and returns nil. A second Run returns
+// an error that wraps [informer.ErrAlreadyRun].
 func (p *Provider) Run(ctx context.Context) error {
 	if !p.hasRun.CompareAndSwap(false, true) {
 		return fmt.Errorf("clusters %s: %w", p.name, informer.ErrAlreadyRun)
@@ -117,9 +118,9 @@ func (p *Provider) Run(ctx context.Context) error {
 	return p.feed.Run(ctx)
 }
 
-// WaitForSync blocks until the provider has called all followers for each cluster that the source had at first.
-// Neither a kubeconfig that is refused nor a follower that fails keeps the provider from syncing. If ctx or the provider ends
-// first, WaitForSync returns an [*informer.SyncError].
+// WaitForSync blocks until the provider has called all followers for each cluster that the source had at first. A
+// refused kubeconfig, or a follower that returns an error, does not keep the provider from syncing. If ctx or Run
+// ends first, WaitForSync returns an [*informer.SyncError]. It may be called before Run.
 func (p *Provider) WaitForSync(ctx context.Context) error {
 	err := informer.ErrStopped
 	select {
@@ -148,17 +149,18 @@ type Health struct {
 	Clusters    []ClusterHealth `json:"clusters"`              // sorted by name
 }
 
-// ClusterHealth is one cluster of a [Health]: one that the source has, or that a follower has yet to disengage.
+// ClusterHealth is the state of one cluster in a [Health]. The source has the cluster, or a follower must still
+// disengage it.
 type ClusterHealth struct {
 	Name      string    `json:"name"`                // of the Secret, or of the file without its extension
-	Engaged   bool      `json:"engaged"`             // a kubeconfig is in use
-	UID       types.UID `json:"uid,omitempty"`       // for the followers
-	SystemUID types.UID `json:"systemUID,omitempty"` // what Options.UID has returned; "" if it is not known yet
-	Refused   string    `json:"refused,omitempty"`   // why the present kubeconfig is not used; if Engaged, the last one still is
-	Failed    string    `json:"failed,omitempty"`    // the errors of followers, or that a new address does not answer
+	Engaged   bool      `json:"engaged"`             // whether a kubeconfig is in use
+	UID       types.UID `json:"uid,omitempty"`       // the UID that followers get
+	SystemUID types.UID `json:"systemUID,omitempty"` // what Options.UID has returned; "" if unknown
+	Refused   string    `json:"refused,omitempty"`   // why the present kubeconfig is not used; if Engaged, an earlier one is still in use
+	Failed    string    `json:"failed,omitempty"`    // the errors of followers, or of a new address that does not answer
 }
 
-// MemberHealth returns the [Health] of the provider. It does not block.
+// MemberHealth returns the state of the provider, a [Health]. It does not block.
 func (p *Provider) MemberHealth() informer.MemberHealth {
 	h := Health{
 		Name: p.name, Started: channel.Closed(p.started), Stopped: channel.Closed(p.stopped),
@@ -180,7 +182,8 @@ func (p *Provider) MemberHealth() informer.MemberHealth {
 // HasRun returns Started.
 func (h Health) HasRun() bool { return h.Started }
 
-// Ready returns nil if the provider has synced and is not stopped, whatever the state of single clusters is.
+// Ready returns nil once the provider has synced, whatever the states of its clusters are. Once Run has ended, it
+// returns an error that wraps [informer.ErrStopped].
 func (h Health) Ready() error {
 	switch {
 	case h.Stopped:
@@ -193,5 +196,5 @@ func (h Health) Ready() error {
 	return nil
 }
 
-// Live returns nil: a restart does not help a provider.
+// Live returns nil, because a restart does not help a provider.
 func (h Health) Live() error { return nil }

@@ -17,14 +17,14 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// Follower follows the set of clusters. Its methods must not block. They are called from several goroutines. For one
-// name, they are called one after the other, and only while the [Provider] runs. A call that returns an error counts as
-// not done: it comes again after a pause, perhaps with a newer kubeconfig.
+// Follower is told of the clusters that join and leave the set. A [Provider] calls its methods, from several goroutines,
+// but for one name one after the other, and only while the Provider runs. They must not block. A call that returns an
+// error is repeated after a pause, perhaps with a newer kubeconfig.
 type Follower interface {
-	// Engage is called for a cluster that has joined the set. The follower may change config. uid is not empty.
+	// Engage is called for a cluster that has joined the set. The follower may change config. uid is never empty.
 	Engage(name string, config *rest.Config, uid types.UID) error
-	// Replace is called when an engaged cluster has another configuration. If uid is that of the last call, it is
-	// the same cluster. Otherwise the name belongs to another cluster now.
+	// Replace is called when the configuration of an engaged cluster changes. If uid is the same as in the last call, it
+	// is the same cluster. Otherwise the name belongs to another cluster now.
 	Replace(name string, config *rest.Config, uid types.UID) error
 	// Disengage is called when a cluster has left the set.
 	Disengage(name string) error
@@ -39,7 +39,7 @@ const (
 
 var errNoAnswer = errors.New("the cluster of the changed kubeconfig does not answer, or refuses the credentials: the last kubeconfig stays in use")
 
-// set is the set of clusters. Calls of update for one name come one after the other.
+// set is the set of clusters. The calls of update for one name come one after the other.
 type set struct {
 	followers  []Follower
 	allow      Allow
@@ -51,11 +51,11 @@ type set struct {
 	clusters   map[string]*cluster
 }
 
-// cluster is what the set knows of one name. Except system, only update writes its fields, so it reads them
-// without the lock.
+// cluster is what the set knows of one name. Only update writes its fields, except system, so update reads them without
+// the lock.
 type cluster struct {
-	current     *setting    // nil if there is none yet, or no longer
-	given       []*setting  // by follower: the one that it has; nil if the cluster is not engaged there
+	current     *setting    // nil before the first one, and after the cluster has left
+	given       []*setting  // by follower: the setting that it has; nil if it has not engaged the cluster
 	system      types.UID   // the UID of the namespace kube-system; "" if it is not known
 	used        []types.UID // the UIDs that followers have had under this name
 	bad, failed error       // why the present kubeconfig is refused, and the reason to try again
@@ -66,7 +66,7 @@ type setting struct {
 	sum    [sha256.Size]byte // of the kubeconfig
 	config *rest.Config
 	place  types.UID          // a hash of the address and the CA
-	uid    types.UID          // for the followers
+	uid    types.UID          // the UID that followers get
 	stop   context.CancelFunc // ends learn
 }
 
@@ -87,9 +87,10 @@ func (s *set) names() []string {
 	return slices.Collect(maps.Keys(s.clusters))
 }
 
-// update has the followers use kubeconfig. If it is nil, the cluster leaves, unless bad is the reason why it cannot be read.
-// If the followers have another kubeconfig, update blocks while it compares the clusters. refused is the reason why they
-// keep that one: only a change helps. After failed, update is called again. isNew is true if the errors are not those of the last call.
+// update makes the followers use kubeconfig. If kubeconfig is nil, the cluster leaves, unless bad says why the
+// kubeconfig cannot be read. If the followers have another kubeconfig, update blocks while it compares the clusters.
+// refused is why the followers keep their kubeconfig: only another kubeconfig helps. If failed is not nil, update must
+// be called again. isNew is true if the errors differ from those of the last call.
 func (s *set) update(ctx context.Context, name string, kubeconfig []byte, bad error) (isNew bool, refused, failed error) {
 	c, sum := s.cluster(name), sha256.Sum256(kubeconfig)
 	switch refused = bad; {
@@ -115,7 +116,7 @@ func (s *set) update(ctx context.Context, name string, kubeconfig []byte, bad er
 	return isNew, refused, failed
 }
 
-// settle has the followers drop the clusters that they know from an earlier run and that are not in the first set.
+// settle makes the followers drop the clusters that they know from an earlier run and that are not in the first set.
 func (s *set) settle() {
 	for _, follower := range s.followers {
 		if f, ok := follower.(interface{ settle(names []string) }); ok {
@@ -124,8 +125,8 @@ func (s *set) settle() {
 	}
 }
 
-// call brings each follower from the setting that it has to the current one. A cluster leaves in the reverse order, so that the first
-// follower has it as long as any other.
+// call brings each follower from the setting that it has to the current one. When a cluster leaves, the followers are
+// called in reverse order, so that the first follower has it as long as any other.
 func (s *set) call(name string, c *cluster) error {
 	var errs []error
 	for i := range s.followers {
@@ -151,7 +152,7 @@ func (s *set) call(name string, c *cluster) error {
 	return errors.Join(errs...)
 }
 
-// change makes next the current setting of c, and chooses its uid. It fails if ctx ends, or if an address that is new
+// change makes next the current setting of c, and chooses its uid. It returns an error if ctx ends, or if a new address
 // does not answer.
 func (s *set) change(ctx context.Context, c *cluster, next *setting) error {
 	var system types.UID
@@ -188,7 +189,7 @@ func (s *set) change(ctx context.Context, c *cluster, next *setting) error {
 	return nil
 }
 
-// put makes next the current setting of c; nil if the cluster leaves.
+// put makes next the current setting of c. next is nil if the cluster leaves.
 func (s *set) put(c *cluster, next *setting, system types.UID) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -222,7 +223,7 @@ func (s *set) learn(ctx context.Context, c *cluster, of *setting) {
 }
 
 // read waits for its turn, and returns the UID of kube-system, or "" if it is not known. answered is true if the cluster
-// takes the credentials, also if it does not show the UID to this user.
+// accepts the credentials, even if it does not show the UID to this user.
 func (s *set) read(ctx context.Context, config *rest.Config) (uid types.UID, answered bool) {
 	select {
 	case s.reads <- struct{}{}:
@@ -239,7 +240,7 @@ func (s *set) read(ctx context.Context, config *rest.Config) (uid types.UID, ans
 	return uid, true
 }
 
-// placeOf returns a hash of the address and the CA. With %q, no two lists of values give the same text.
+// placeOf returns a hash of the address and the CA. It uses %q so that different values never give the same text.
 func placeOf(config *rest.Config) types.UID {
 	parts := fmt.Sprintf("%q %q %q", strings.TrimRight(config.Host, "/"), config.CAFile, config.CAData)
 	return types.UID(fmt.Sprintf("host:%x", sha256.Sum256([]byte(parts))))
