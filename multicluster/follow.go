@@ -1,5 +1,5 @@
-// Package multicluster has an informer over clusters follow a provider of sigs.k8s.io/multicluster-runtime. [Follow] makes the
-// Aware that the provider gives its clusters to. The package itself does not import multicluster-runtime, so that a program may
+// Package multicluster connects an informer over clusters with a provider of sigs.k8s.io/multicluster-runtime. [Follow] makes
+// the Aware that gets the clusters of the provider. The package itself does not import multicluster-runtime, so that a program may
 // use any version that has the same Aware.
 package multicluster
 
@@ -18,13 +18,13 @@ import (
 )
 
 // Source makes the source of a cluster. [Follower.Engage] calls it, from several goroutines at once, and returns its error. The
-// provider waits for that, so a Source should make no request that may take long.
+// provider waits for Engage, so a Source should not make a request that may take long.
 type Source func(ctx context.Context, name string, cl cluster.Cluster) (informer.ClusterSource, error)
 
-// ListWatch returns a Source for the type of list, see [controllerruntime.ListWatch]. It makes no request. It uses the
+// ListWatch returns a Source for the type of list, see [controllerruntime.ListWatch]. It makes no request. The Source uses the
 // configuration, HTTP client, scheme and RESTMapper of a cluster, but neither its client nor its cache. If these show only a
-// part of what the configuration leads to, such as a namespace, opts must say so too. ClusterSource.UID is empty, because it takes a
-// request to know it. A Source of your own can set it, see [Follower.Engage].
+// part of what the configuration leads to, such as one namespace, pass the same limit in opts. ClusterSource.UID is empty,
+// because reading it would take a request. A Source of your own can set it, see [Follower.Engage].
 func ListWatch[L client.ObjectList](list L, opts ...client.ListOption) Source {
 	return func(_ context.Context, _ string, cl cluster.Cluster) (informer.ClusterSource, error) {
 		c, err := client.NewWithWatch(cl.GetConfig(), client.Options{
@@ -34,7 +34,8 @@ func ListWatch[L client.ObjectList](list L, opts ...client.ListOption) Source {
 	}
 }
 
-// Follower engages the clusters of a provider in an informer. Its methods may be called from any goroutine.
+// Follower engages the clusters of a provider in an informer. [Follow] makes one. Its methods may be called from any goroutine.
+// It must not be copied.
 type Follower[T informer.Object] struct {
 	set      *informer.Clusters[T]
 	source   Source
@@ -42,7 +43,7 @@ type Follower[T informer.Object] struct {
 	mu       sync.Mutex             // never held while a Source is called
 	ctx      context.Context        // of Start; nil before
 	engaged  map[string]*engagement // the last Engage of each name
-	watching sync.WaitGroup         // has each engagement until left has returned, or cannot be called any more
+	watching sync.WaitGroup         // counts each engagement until left has returned, or will not be called
 }
 
 type engagement struct {
@@ -50,8 +51,8 @@ type engagement struct {
 	stop func() bool // see context.AfterFunc
 }
 
-// Follow returns a Follower that engages clusters in set. leave is how their objects leave, see [informer.Clusters.Disengage].
-// It does not block. It returns an error if set or source is nil, or if leave is none of the constants.
+// Follow returns a Follower that engages clusters in set. leave says how their objects leave, see [informer.Clusters.Disengage].
+// It does not block. It returns an error if set or source is nil, or if leave is not one of the constants.
 func Follow[T informer.Object](set *informer.Clusters[T], source Source, leave informer.Leave) (*Follower[T], error) {
 	if set == nil || source == nil || leave != informer.LeaveDeleted && leave != informer.LeaveSilently {
 		return nil, errors.New("multicluster: Follow: the informer or the source is nil, or leave is no constant")
@@ -59,10 +60,11 @@ func Follow[T informer.Object](set *informer.Clusters[T], source Source, leave i
 	return &Follower[T]{set: set, source: source, leave: leave, engaged: map[string]*engagement{}}, nil
 }
 
-// Start blocks until ctx has ended and the goroutines of the Follower have returned. It does not run the informer. It returns nil,
-// and from a second call at once an error that wraps [informer.ErrAlreadyRun].
-// ctx must be that of the provider's Start, or one that it comes from. A manager gives both the same one. Its end is the end of
-// the program, not of the clusters: they stay engaged, and no deletes are delivered.
+// Start blocks until ctx has ended and the goroutines of the Follower have returned. It does not run the informer. It returns
+// nil. A second call returns at once an error that wraps [informer.ErrAlreadyRun].
+//
+// ctx must be the ctx of the provider's Start, or a parent of it. A manager passes the same ctx to both. The end of ctx is the
+// end of the program, not of the clusters: they stay engaged, and no deletes are delivered.
 func (f *Follower[T]) Start(ctx context.Context) error {
 	f.mu.Lock()
 	if f.ctx != nil {
@@ -83,15 +85,15 @@ func (f *Follower[T]) Start(ctx context.Context) error {
 	return nil
 }
 
-// Engage has the informer read a cluster until ctx ends. A provider calls it, at any time, and for one name one call after the
-// other. It blocks only as long as the Source does.
+// Engage makes the informer read a cluster until ctx ends. A provider calls it, at any time, but for one name one call after the
+// other. It blocks only while the Source does.
 //
-// The last Engage of a name counts, and its ctx. If the cluster is the value that the name has already, only the ctx changes. If
-// it is another one, and the ctx before has not ended, [informer.Clusters.Replace] gets its source: with the same UID, nothing
-// leaves and nothing is listed. If the ctx before has ended, the cluster may leave before it comes again.
+// The last Engage of a name counts, and its ctx. If cl is the same value as in the last call, only the ctx changes. If it is
+// another value, and the earlier ctx has not ended, [informer.Clusters.Replace] gets its source: with the same UID, nothing
+// leaves and nothing is listed. If the earlier ctx has ended, the cluster may leave before it comes again.
 //
-// Engage returns an error if cl is nil, if ctx has ended, if the Source fails, or if [informer.Clusters.Engage] would. Then it
-// changes nothing. The error wraps [informer.ErrStopped] once the ctx of Start or of the informer's Run has ended.
+// Engage returns an error if cl is nil, if ctx has ended, if the Source fails, or if [informer.Clusters.Engage] would. Then
+// nothing changes. The error wraps [informer.ErrStopped] once the ctx of Start or of the informer's Run has ended.
 func (f *Follower[T]) Engage(ctx context.Context, name string, cl cluster.Cluster) error {
 	from, err := informer.ClusterSource{}, errors.New("the cluster is nil")
 	if !object.IsNil(cl) {
