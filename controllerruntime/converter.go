@@ -6,7 +6,7 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 )
 
-// converter is a watch that passes on the events of another watch after changing each of them.
+// converter is a watch that changes the events of another watch and passes them on.
 // Unlike watch.Filter, it does not leak its goroutine if it is stopped while it holds an
 // event.
 type converter struct {
@@ -30,7 +30,7 @@ func newConverter(inner watch.Interface, ahead int, convert func(watch.Event) wa
 
 func (c *converter) ResultChan() <-chan watch.Event { return c.out }
 
-// Stop blocks until the goroutine has ended.
+// Stop stops both watches. It blocks until the goroutine of the converter has ended.
 func (c *converter) Stop() {
 	c.once.Do(func() { close(c.stopped) })
 	<-c.done

@@ -8,8 +8,8 @@
 // The fields of informer.ClientGo set options for each type, share memory, or show the informers in
 // a group.
 //
-// This package is for informers outside of the manager's cache. They are made by informer.NewFrom,
-// with their own store, watchers and options. [ListWatch] makes the source of an informer from
+// This package is for informers outside of the manager's cache. informer.NewFrom makes them, with
+// their own store, watchers and options. [ListWatch] makes the source of an informer from
 // a controller-runtime client, [Runnable] lets the manager run the informer, and [Synced]
 // makes a controller wait for it.
 //
@@ -24,7 +24,7 @@
 // # Testing
 //
 // A manager whose caches use this library can be tested without a cluster: the example
-// TestWithoutACluster has its informers read from an informertest.Source.
+// TestWithoutACluster makes its informers read from an informertest.Source.
 //
 // controller-runtime's fake client works with ListWatch, also when interceptors wrap it.
 // Informers over a fake client sync at once and see each change that is made through it.
@@ -32,5 +32,5 @@
 // The fake's watches ignore selectors. ListWatch applies label selectors to them itself, but
 // not field selectors: these are only applied to the first state. With a fake client, each
 // informer needs its own ListWatch. The fake counts versions separately for each object, so
-// WaitForVersion is of no use with it.
+// WaitForVersion does not work with it.
 package controllerruntime

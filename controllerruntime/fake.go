@@ -40,7 +40,7 @@ func isFake(c client.WithWatch) bool {
 //
 // The fake's watch ignores resource versions, so changes between a list and the following
 // watch would be lost. List therefore opens the watch before it lists, and keeps it for the
-// next Watch. This is why each informer needs its own fakeResource.
+// next Watch. So each informer needs its own fakeResource.
 //
 // The fake panics if 100 events of a watch are unread. A converter therefore reads the events
 // at once and keeps them until the informer takes them.
@@ -57,8 +57,8 @@ type kept struct {
 	forget func() bool // keeps the watch open when the ctx of the list ends
 }
 
-// IsWatchListSemanticsUnSupported reports to client-go that this client cannot stream the first
-// state.
+// IsWatchListSemanticsUnSupported returns true: it tells client-go that this client cannot
+// stream the first state.
 func (*fakeResource[L]) IsWatchListSemanticsUnSupported() bool { return true }
 
 func (f *fakeResource[L]) List(ctx context.Context, request metav1.ListOptions) (list L, err error) {
@@ -88,7 +88,7 @@ func (f *fakeResource[L]) Watch(ctx context.Context, request metav1.ListOptions)
 	return f.open(ctx, request)
 }
 
-// keep stores w for the next Watch, and returns the watch stored before.
+// keep stores w for the next Watch, and returns the watch that it replaces, or nil.
 func (f *fakeResource[L]) keep(w *kept) (before *kept) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -105,8 +105,8 @@ func (f *fakeResource[L]) open(ctx context.Context, request metav1.ListOptions) 
 }
 
 // answer converts an event of the fake to the event that an API server would send. If the
-// selector does not match the object, the event is a delete. The object gets the type that was
-// asked for.
+// selector does not match the object, the event becomes a delete. The object gets the type of
+// the list.
 func (f *fakeResource[L]) answer(e watch.Event) watch.Event {
 	obj, ok := e.Object.(client.Object)
 	if !ok {

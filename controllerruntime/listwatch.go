@@ -23,17 +23,18 @@ import (
 //	controllerruntime.ListWatch(c, &corev1.PodList{}, client.InNamespace("default"))
 //
 // list gives the type to list. ListWatch copies it. It may also be an UnstructuredList or a
-// PartialObjectMetadataList with its kind set. The items of these carry their own kind, even
+// PartialObjectMetadataList with its kind set. The items of these have their own kind, even
 // where the API server leaves it out.
 //
 // Only the namespace and the selectors of opts are used. The informer itself chooses the page
 // size of lists, see Options.PageSize, and the version at which a watch starts.
 //
-// c must send its requests to the API server, as a client made by client.NewWithWatch does. A
+// c must send its requests to the API server, as a client from client.NewWithWatch does. A
 // client that reads from a cache does not show which version it has read, so the informer
 // would miss changes.
 //
-// ListWatch does not block. If c is nil, informer.NewFrom returns an error.
+// ListWatch does not block. If c is nil, informer.NewFrom returns an error. If list is nil,
+// each list and watch returns an error.
 func ListWatch[L client.ObjectList](c client.WithWatch, list L, opts ...client.ListOption) cache.ListerWatcher {
 	if object.IsNil(c) {
 		return informer.ListWatch((*resource[L])(nil))
@@ -95,8 +96,9 @@ func (r *resource[L]) watch(ctx context.Context, request metav1.ListOptions) (wa
 	return r.client.Watch(ctx, r.list.DeepCopyObject().(L), r.with(request))
 }
 
-// with returns the user's options for one request. The client writes into Raw, but ignores the
-// limit and the continue token there, so they are set in both places.
+// with returns the options for one request: the user's options and those of request. The
+// client uses Raw, but ignores the limit and the continue token in it, so with sets these in
+// both places.
 func (r *resource[L]) with(request metav1.ListOptions) *client.ListOptions {
 	o := r.options
 	if o.Raw != nil {

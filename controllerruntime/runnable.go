@@ -21,23 +21,24 @@ import (
 // replica, leader or not: an informer only reads, and a replica that becomes the leader should
 // not have to wait for a first list while no other replica is working.
 //
-// A controller of package enqueue, as a member of a group, should only work on the leader: give
-// it the manager's Elected channel as Options.Elected. Then its informers are in sync on every
+// A controller of package enqueue, as a member of a group, should work only on the leader: set
+// its Options.Elected to the manager's Elected channel. Then its informers are in sync on every
 // replica, and a new leader begins at once. A group stops its controllers before its informers,
 // and a manager that stops by itself keeps its lease until that is done. A manager whose lease
-// is lost returns from Start at once. So the process must end then, as always with a manager.
-// A manager ends its parts in both cases alike. So a controller with Elected does not drain in it.
+// is lost returns from Start at once, so the process must end then, as always with a manager. A
+// controller cannot tell these two ends apart. So with Elected it does not drain.
 //
-// A watcher that writes should only run on the leader, too. Either let the watcher put work into
-// the queue of a controller, or add the watcher when the manager's Elected channel is closed.
-// The watcher then gets the state of that time first.
+// A watcher that writes should run only on the leader, too. Either let the watcher put work
+// into the queue of a controller, or add the watcher when the manager's Elected channel is
+// closed. The watcher then gets the state of that time first.
 //
-// The manager does not wait until the informer has synced. An informer that cannot sync,
-// because its CRD is missing for example, therefore does not hold up the others. See Synced
-// for a controller that must wait.
+// The manager does not wait until the informer has synced. So an informer that cannot sync, for
+// example because its CRD is missing, does not hold up the others. See Synced for a controller
+// that must wait.
 //
 // The informer logs to the logger that was given to controller-runtime's log.SetLogger, and
-// logs nothing before SetLogger is called. manager.Options.Logger has no effect.
+// logs nothing before SetLogger is called. manager.Options.Logger has no effect. If m is nil,
+// the manager stops with an error.
 func Runnable(m interface{ Run(context.Context) error }) manager.Runnable {
 	return runnable{m}
 }
@@ -46,15 +47,15 @@ type runnable struct {
 	member interface{ Run(context.Context) error }
 }
 
-// GetCache marks the Runnable as one of the manager's caches, which it stops last, after all
-// reconciles have returned. The manager only calls WaitForCacheSync of the result.
+// GetCache marks the Runnable as one of the manager's caches. The manager stops these last,
+// after all reconciles have returned. It calls only WaitForCacheSync of the result.
 func (runnable) GetCache() cache.Cache { return syncedAtOnce{} }
 
 type syncedAtOnce struct{ cache.Cache }
 
 func (syncedAtOnce) WaitForCacheSync(context.Context) bool { return true }
 
-// Start runs the informer. It blocks until ctx ends or the informer fails.
+// Start runs the informer. It blocks until Run of the informer returns, and returns its error.
 func (r runnable) Start(ctx context.Context) error {
 	if object.IsNil(r.member) {
 		return errors.New("the informer given to Runnable is nil")

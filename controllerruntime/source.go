@@ -7,9 +7,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 )
 
-// Synced returns a source that makes its controller wait before the first reconcile. The
-// controller waits until the informer m has synced, and also until src has, if src is a
-// SyncingSource:
+// Synced returns a source that makes its controller wait before the first reconcile, until
+// the informer m has synced. If src is a SyncingSource, the controller also waits until src
+// has synced:
 //
 //	controllerruntime.Synced(&source.Informer{Informer: inf.SharedIndexInformer(), Handler: h}, inf)
 //
@@ -31,7 +31,8 @@ type syncedSource struct {
 // String returns the name of the inner source, for the controller's errors.
 func (s syncedSource) String() string { return fmt.Sprint(s.Source) }
 
-// WaitForSync blocks until the inner source and the informer have synced, or ctx ends.
+// WaitForSync blocks until the inner source and the informer have synced. It returns the
+// first error of the two.
 func (s syncedSource) WaitForSync(ctx context.Context) error {
 	if inner, ok := s.Source.(source.SyncingSource); ok {
 		if err := inner.WaitForSync(ctx); err != nil {
