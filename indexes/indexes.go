@@ -17,8 +17,8 @@ import (
 	"github.com/customcacheinformer/informer/internal/object"
 )
 
-// ByLabel returns an index function for the value of a label, which is never an error. An object
-// without the label has no value. A label that is there and empty has the value "".
+// ByLabel returns an index function for the value of a label. An object without the label has no value. If the
+// label is present but empty, the value is "". The function never returns an error.
 func ByLabel[T metav1.Object](label string) func(T) ([]string, error) {
 	return func(obj T) ([]string, error) {
 		if !object.IsNil(obj) {
@@ -53,21 +53,21 @@ func owners(obj metav1.Object, wanted func(metav1.OwnerReference) bool) (uids []
 	return uids
 }
 
-// ByField returns an index function for the values of the field at a path, such as
-// "spec.nodeName". A path has the names of the JSON of an object:
+// ByField returns an index function for the values of the field at a path, such as "spec.nodeName". A path
+// consists of the names of fields in JSON:
 //
 //   - "spec.containers.image" goes through a list: each element gives its values.
-//   - "data.color" and "metadata.labels['example.com/team']" name the key of a map. The second form is for keys that
-//     contain dots.
+//   - "data.color" and "metadata.labels['example.com/team']" name the key of a map. The second form is for keys
+//     that contain dots.
 //
-// The values are those of the JSON, as text. So a time or a quantity is its string, an integer is
-// in base 10, a bool is "true" or "false", and binary data is in base64. A field that is missing or null has no value. Neither
-// does an empty field that JSON omits, such as the spec.nodeName of a Pod without a node.
+// The values are those of the JSON, as text. So a time or a quantity is its string, an integer is in base 10, a
+// bool is "true" or "false", and binary data is in base64. A field that is missing or null has no value. Neither
+// has an empty field that JSON omits, such as the spec.nodeName of a Pod without a node.
 //
-// ByField returns an error that names the path if the path is malformed, T lacks a part of it, or it does not end
-// at a single value. If T is unstructured or an interface, only the syntax is checked: the index function
-// returns an error for an object in which the path ends at a map, or leads below a single value. Within
-// an interface, so it does for an object whose type lacks a part.
+// ByField returns an error that names the path if the path is malformed, if T lacks a part of it, or if it does
+// not end at a single value. If T is unstructured or an interface, ByField checks only the syntax. Then the index
+// function returns an error for an object in which the path ends at a map or leads below a single value. If T is
+// an interface, it also does so for an object whose type lacks a part of the path.
 func ByField[T metav1.Object](path string) (func(T) ([]string, error), error) {
 	values, err := field.Values(reflect.TypeFor[T](), path)
 	if err != nil {
