@@ -2,13 +2,14 @@ package share
 
 import "sync/atomic"
 
-// entryCost is about how many bytes an entry in the table takes.
+// entryCost is about how many bytes an entry of the table takes.
 const entryCost = 80
 
-// account keeps how many bytes sharing has saved at one place, less those of the entries that it
-// has made. A place at which it loses becomes cold: then only one value in 8 is looked at, and one in
-// 64 if it keeps losing. These are chosen by their hash, so that equal values are chosen together and
-// the account stays true. The place becomes warm again when sharing would save memory.
+// account keeps how many bytes sharing has saved at one place, minus the bytes of the entries that it
+// has made. A place that loses memory becomes cold: then only one value in 8 is looked at, and one in
+// 64 if the place keeps losing. The hash of a value decides whether it is looked at, so that equal
+// values are treated alike and the account stays correct. The place becomes warm again when sharing
+// would save memory.
 type account struct {
 	notes   atomic.Uint32
 	balance atomic.Int64
@@ -16,12 +17,12 @@ type account struct {
 }
 
 const (
-	period      = 64 // after how many notes an account decides
+	period      = 64 // an account decides after this many notes
 	firstMask   = 1<<3 - 1
 	coldestMask = 1<<6 - 1
 )
 
-// admits reports whether a value with a hash is to be looked at.
+// admits reports whether a value with this hash is looked at.
 func (a *account) admits(hash uint64) bool { return uint32(hash>>20)&a.mask.Load() == 0 }
 
 // note adds bytes to the balance. It returns 1 if the place has become cold, -1 if it has become

@@ -1,10 +1,10 @@
 // Package share makes equal parts of cached objects one piece of memory.
 //
 // The objects of a cluster have most of their content in common: the Pods of a Deployment differ in
-// their names, addresses and times, and in little else. An informer decodes each of them by itself, so
-// its cache has the rest as many times as there are Pods. A [Table] finds equal strings, slices, maps
-// and targets of pointers, also in objects of different types, and lets all objects use the same
-// one. Nothing is left out: an object has the same content as before.
+// their names, addresses and times, and in little else. An informer decodes each object by itself, so
+// its cache holds the rest once for each Pod. A [Table] finds equal strings, slices, maps and targets of
+// pointers, also in objects of different types, and makes all objects use the same one. Nothing is
+// left out: an object has the same content as before.
 //
 //	table := share.New()
 //	inf, err := informer.New(client.CoreV1().Pods(""), informer.Options[*corev1.Pod]{Share: table})
@@ -14,16 +14,16 @@
 //
 // # Programs that change cached objects
 //
-// Nobody may change an object of a cache, with or without a table. Without one, such a mistake changes
-// one object. With a table, it changes all objects that have the same part: a label that is set on one
-// ConfigMap may appear on thousands. It may also end the process, because the table reads shared maps
-// while it compares them. So find out first whether the program makes the mistake:
+// A program must not change an object of a cache, with or without a table. Without a table, such a
+// mistake changes one object. With a table, it changes all objects that have the same part: a label that
+// is set on one ConfigMap may appear on thousands. It may also end the process, because the table reads
+// shared maps while it compares them. So find out first whether the program makes this mistake:
 //
 //   - go test -race reports a change of an object that others read at the time.
 //   - With KUBE_CACHE_MUTATION_DETECTOR=true in the environment of the process (t.Setenv is too late),
-//     client-go's informers, and those of package informer, panic when a cached object was changed. They
-//     compare about once a second, and not when they stop: keep them running for some seconds. Do so
-//     without a table, because with one they also name objects that only share the changed part.
+//     the informers of client-go and of package informer panic when a cached object was changed. They
+//     compare about once a second, but not when they stop: keep them running for some seconds. Use no
+//     table for this test, because with one they also name objects that only share the changed part.
 //
 // Methods of a *resource.Quantity may change it, also Cmp. Call them on a copy of the Quantity.
 //
@@ -44,9 +44,8 @@
 // few hundred objects saves less than a large one: there are fewer equal objects in it, and the table
 // is still learning.
 //
-// A part is left alone if its type has fields that are not exported, because these may be a lock or a
-// cache. resource.Quantity and time.Time are exceptions: they are shared as a part of the struct that
-// holds them. Values of interfaces with methods, such as the Object of a runtime.RawExtension, and maps
-// whose keys are not strings are left alone too. The fields in and around such a part are shared as
-// usual.
+// A part is not shared if its type has unexported fields, because these may be a lock or a cache.
+// resource.Quantity and time.Time are exceptions: they are shared as a part of the struct that holds
+// them. Values of interfaces with methods, such as the Object of a runtime.RawExtension, and maps whose
+// keys are not strings are not shared either. The fields in and around such a part are shared as usual.
 package share

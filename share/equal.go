@@ -2,8 +2,8 @@ package share
 
 import "maps"
 
-// equal reports whether the contents of two values are the same. Both are of a plain type.
-// It refuses an object in which it has compared too many parts.
+// equal reports whether two values have the same content. Both must be of a plain type.
+// If it has compared too many parts, it refuses the object and returns false.
 func (w *work) equal(p *place, a, b address) bool {
 	switch p.kind {
 	case flat:
@@ -37,7 +37,7 @@ func (w *work) equal(p *place, a, b address) bool {
 	return same
 }
 
-// equalParts is equal for values that are parts, except strings.
+// equalParts is like equal, for the kinds of values that are parts, except strings.
 func (w *work) equalParts(p *place, a, b address) bool {
 	switch p.kind {
 	case slice:
@@ -61,7 +61,8 @@ func (w *work) equalParts(p *place, a, b address) bool {
 	return false
 }
 
-// equalElements reports whether n values that follow each other are the same.
+// equalElements reports whether the n consecutive values at a and at b have the same
+// content.
 func (w *work) equalElements(e *place, a, b address, n int) bool {
 	if e.kind == flat {
 		size := uintptr(n) * e.size

@@ -5,17 +5,18 @@ import (
 	"math/bits"
 )
 
-// mix returns the hash of two hashes, in their order. Without the last term, a number that makes one
+// mix combines two hashes. Their order matters. Without the last term, a number that makes one
 // factor 0 would hide the other hash.
 func mix(a, b uint64) uint64 {
 	high, low := bits.Mul64(a^0x9e3779b97f4a7c15, b^0xd6e8feb86659fd93)
 	return high ^ low ^ a
 }
 
-// mixText returns the hash of the part that a text is. It is the same for all types of strings.
+// mixText returns the hash of a string as a part, from the hash of its bytes. It is the same
+// for all string types.
 func mixText(hash uint64) uint64 { return mix(hash, uint64(textNumber)) }
 
-// Hashes that stand for the absence of content.
+// These are the hashes of values without content, and the beginnings of others.
 const (
 	hashOfNil = iota + 1
 	hashOfList
@@ -38,7 +39,8 @@ func (w *work) hashBytes(a address, size uintptr) uint64 {
 	return w.hashText(bytesAt(a, size))
 }
 
-// hash returns the hash of the content of a value, and notes the parts in it.
+// hash returns the hash of the content of a value, and notes the parts in it. If there are too
+// many parts, it refuses the object.
 func (w *work) hash(p *place, a address) uint64 {
 	switch p.kind {
 	case opaque:
@@ -162,7 +164,8 @@ func (w *work) hashAnyMap(p *place, m map[string]any, n int) uint64 {
 	return mix(hashOfMap, sum)
 }
 
-// hashOtherMap notes nothing of what is in the map: replace walks over it by itself.
+// hashOtherMap notes no parts for the values of the map: replace walks over each of them
+// separately.
 func (w *work) hashOtherMap(p *place, a address) uint64 {
 	m := valueAt(p.t, a)
 	if m.IsNil() {

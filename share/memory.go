@@ -16,7 +16,7 @@ import (
 // through a pointer type, so that the garbage collector learns of it, and memory is always allocated
 // by reflect, with its type.
 
-// address is where a value is.
+// address is the address of a value.
 type address = unsafe.Pointer
 
 type sliceHeader struct {
@@ -52,31 +52,31 @@ func uint32At(a address) uint32 { return *(*uint32)(a) }
 
 func uint8At(a address) uint8 { return *(*uint8)(a) }
 
-// number returns an address as a number, which is no pointer.
+// number returns an address as a number. The number does not keep the memory alive.
 func number(a address) uint64 { return uint64(uintptr(a)) }
 
-// stringData returns where the bytes of a string are.
+// stringData returns the address of the bytes of a string.
 func stringData(s string) address { return address(unsafe.StringData(s)) }
 
 func valueAt(t reflect.Type, a address) reflect.Value { return reflect.NewAt(t, a).Elem() }
 
 func pointerIn(obj any) address { return anyAt(address(&obj)).data }
 
-// addressOf returns where an any or a map is.
+// addressOf returns the address of an any or a map.
 func addressOf[T any](v *T) address { return address(v) }
 
 func typeIn(h *anyHeader) reflect.Type { return reflect.TypeOf(*(*any)(address(h))) }
 
-// weakTo returns a weak pointer. Memory that is not on the heap is never collected, so a part must be
-// memory that this package has allocated, or a map.
+// weakTo returns a weak pointer. A part must be memory that this package has allocated, or a map,
+// because memory that is not on the heap is never collected.
 func weakTo(a address) weak.Pointer[byte] { return weak.Make((*byte)(a)) }
 
-// strong returns the memory behind a weak pointer, nil if it has been collected.
+// strong returns the memory that a weak pointer leads to, or nil if it was collected.
 func strong(w weak.Pointer[byte]) address { return address(w.Value()) }
 
 func newValue(t reflect.Type) reflect.Value { return reflect.New(t).Elem() }
 
-// addressIn returns where a value is that has an address.
+// addressIn returns the address of a value that is addressable.
 func addressIn(v reflect.Value) address { return v.Addr().UnsafePointer() }
 
 func copyOf(t reflect.Type, a address, n int) address {

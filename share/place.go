@@ -9,7 +9,7 @@ import (
 )
 
 // place is a path in the objects of a type, such as the image of a container of a Pod. Each place
-// has an account of its own: images are worth sharing, and container IDs are not. A place is made
+// has its own account, because images are worth sharing, but container IDs are not. A place is made
 // when an object first has something there.
 type place struct {
 	kind    kind
@@ -21,7 +21,7 @@ type place struct {
 	keys    account // of the keys of a map
 
 	content []field // of a struct: the fields that its content consists of
-	inside  []field // of a struct: those of content that have parts
+	inside  []field // of a struct: the fields of content that have parts
 
 	first    sync.Once
 	elements *place // of an array, slice, pointer or otherMap: see elem
@@ -40,17 +40,17 @@ type field struct {
 
 type places struct {
 	roots      sync.Map     // reflect.Type -> *place
-	made, cold atomic.Int64 // how many there are, and how many of them are cold
+	made, cold atomic.Int64 // how many places there are, and how many of them are cold
 }
 
 const (
-	// maxKeys is how many keys of a map have a place of their own. The others have one in common.
+	// maxKeys is how many keys of a map have their own place. The other keys share one.
 	maxKeys    = 256
 	maxKeySize = 256
 	otherKeys  = "\x00"
 
-	// maxPlaces is how many places a table makes one for each path. From then on values of the same
-	// type have one in common, because objects with ever new keys would make places without end.
+	// maxPlaces is how many places a table may have before new paths share one place for each type.
+	// Otherwise objects with ever new keys would make places without end.
 	maxPlaces = 1 << 16
 )
 
@@ -82,7 +82,7 @@ func (ps *places) newPlace(of reflect.Type) *place {
 	return p
 }
 
-// quantityContent are the quantityFields as places.
+// quantityContent is quantityFields as places.
 var quantityContent = func() (all []field) {
 	for _, f := range quantityFields {
 		sub := &place{kind: flat, t: f.Type, size: f.Type.Size()} // a pointer is equal if it is the same
@@ -94,8 +94,8 @@ var quantityContent = func() (all []field) {
 	return all
 }()
 
-// addFields adds the fields of a struct. A field that is not exported is not changed, so it is left
-// out. The struct is flat if all its fields are, and if no bytes lie between them.
+// addFields adds the fields of a struct. It leaves out fields that are not exported, because they
+// must not be changed. The struct is flat if all its fields are flat and no bytes lie between them.
 func (ps *places) addFields(p *place) {
 	isFlat, sum := true, uintptr(0)
 	for f := range p.t.Fields() {
@@ -118,14 +118,14 @@ func (ps *places) addFields(p *place) {
 	}
 }
 
-// shareable reports whether the value in an any may be shared. A struct or an array may be held
-// in two ways, and is never the content of an object that comes from JSON. A value without a size is
-// not on the heap.
+// shareable reports whether the value in an any may be shared. A struct or an array may be held in
+// two ways, and never comes from JSON. A value of size 0 is not on the heap.
 func (p *place) shareable() bool {
 	return p.plain && p.size > 0 && p.kind != structure && p.kind != array && p.kind != quantity
 }
 
-// valueIn returns where the value in an any is: a map and a pointer are in the any itself.
+// valueIn returns the address of the value in an any. A map or a pointer is stored in the any
+// itself.
 func (p *place) valueIn(h *anyHeader) address {
 	if k := p.t.Kind(); k == reflect.Map || k == reflect.Pointer {
 		return addressOf(&h.data)
@@ -140,7 +140,7 @@ func (ps *places) placeInside(of reflect.Type) *place {
 	return ps.newPlace(of)
 }
 
-// elem returns the place of what a value consists of.
+// elem returns the place of the elements of a value.
 func (ps *places) elem(p *place) *place {
 	p.first.Do(func() { p.elements = ps.placeInside(p.t.Elem()) })
 	return p.elements
@@ -166,7 +166,7 @@ func (ps *places) value(p *place, key string) *place {
 	return v
 }
 
-// dynamicType returns the place of the values of an any that have the type of the one in h.
+// dynamicType returns the place for the values of an any that have the same type as the value in h.
 func (ps *places) dynamicType(p *place, h *anyHeader) *place {
 	of := typeIn(h)
 	for _, v := range *p.byType.Load() {

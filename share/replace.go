@@ -15,10 +15,10 @@ func (w *work) share(p *place, a address) {
 	w.forget()
 }
 
-// replace replaces the parts of a value that the table has, and puts the others into the table.
-// Other walks read the parts of the table at any time. So a part is put there only when nothing inside
-// it is changed any more. The work is at the first part of the value, and after its last when replace
-// returns.
+// replace replaces the parts of a value that the table has, and puts the other parts into the table.
+// Other walks read the parts of the table at any time. So a part goes into the table only when
+// nothing inside it changes any more. replace begins at w.next, the first part of the value, and
+// leaves w.next after the last one.
 func (w *work) replace(p *place, a address) {
 	switch p.kind {
 	case opaque, flat:
@@ -55,8 +55,8 @@ func (w *work) replace(p *place, a address) {
 	w.next = part.after
 }
 
-// find returns the part of the table with the same content as a value, nil if there is none. The
-// place has admitted the hash.
+// find returns the part of the table that has the same content as a value, or nil if there is none.
+// The caller must have asked the account whether it admits the hash.
 func (w *work) find(acc *account, hash uint64, id identity, saves uintptr, same func(address) bool) address {
 	part := w.known.get(hash, id)
 	if part == nil || !same(part) {
@@ -124,21 +124,22 @@ func (w *work) copyOf(e *place, a address, n int) address {
 	return copyOf(e.t, a, n)
 }
 
-// take makes s the slice of the n values at a. It has no capacity left, so that an append copies it.
+// take makes s the slice of the n values at a. The slice has no spare capacity, so an append copies
+// it.
 func (s *sliceHeader) take(a address, n int) {
 	if s.data != a || s.cap != n {
 		s.data, s.cap = a, n
 	}
 }
 
-// spare reports whether a slice has capacity that is worth giving back. Decoders leave up to half
-// of it.
+// spare reports whether a slice has so much spare capacity that a copy is worth it. Decoders leave
+// up to half of the capacity unused.
 func (s *sliceHeader) spare(e *place) bool {
 	return e.plain && uintptr(s.cap-s.len)*e.size >= 16
 }
 
-// replaceTarget replaces a value of its own on the heap: the target of a pointer, or the value in an
-// any.
+// replaceTarget replaces a value that has its own memory on the heap: the target of a pointer, or
+// the value in an any.
 func (w *work) replaceTarget(acc *account, e *place, to *address, hash uint64) {
 	if *to == nil {
 		return
@@ -208,7 +209,7 @@ func (w *work) replaceMap(p *place, m *address, part part) {
 	}
 }
 
-// mapSize returns about how many bytes a map takes.
+// mapSize returns about how many bytes a map with n entries takes.
 func mapSize(p *place, n int) uintptr {
 	slot := p.t.Key().Size() + p.t.Elem().Size()
 	if n <= 8 {
@@ -243,7 +244,7 @@ func (w *work) replaceInAnyMap(p *place, m map[string]any, part part) {
 	}
 }
 
-// replaceInOtherMap walks over each value by itself.
+// replaceInOtherMap walks over each value of the map separately.
 func (w *work) replaceInOtherMap(p *place, m reflect.Value) {
 	inside, e := w.borrow(), w.elem(p)
 	inside.maps, w.maps, inside.hashed = w.maps, inside.maps, w.hashed

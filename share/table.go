@@ -8,9 +8,9 @@ import (
 	"github.com/customcacheinformer/informer/internal/size"
 )
 
-// Table makes equal parts of objects the same memory. It keeps track of the parts with weak pointers: a
-// part is collected when no object has it any more. Make one with [New]. It may be used by any number
-// of informers and goroutines.
+// Table makes equal parts of objects the same memory. [New] makes one. It has only weak pointers to the parts,
+// so a part is collected when no object uses it any more. Its methods may be called from any goroutine, and
+// any number of informers may use one Table. It must not be copied.
 type Table struct {
 	common
 	objects, refused, hits, saved atomic.Int64
@@ -25,17 +25,18 @@ func New() *Table {
 }
 
 // Share replaces parts of an object by equal parts of objects that the table has seen before. obj is a
-// pointer to a struct, such as a *corev1.Pod or an *unstructured.Unstructured. Share changes the object
-// in place, so nobody else may have it, or anything that it refers to, before Share has returned. Its
-// content stays the same. An object that has been shared is left alone.
+// pointer to a struct, such as a *corev1.Pod or an *unstructured.Unstructured. Share changes the object in
+// place, so no other code may use the object, or anything that it refers to, before Share has returned. Its
+// content stays the same. If the object was shared before, Share does nothing.
 //
-// Share does nothing for a value of any other type. It leaves an object as it is that is nested more
-// than 1,000 parts deep, or has more than half a million parts, as one with a cycle has. A level of an
-// unstructured object is two parts deep. See [Stats.Refused].
+// Share does nothing for a value of any other type. It does not share all parts of an object that is nested
+// more than 1,000 parts deep, or has more than half a million parts, as an object with a cycle has. A level
+// of an unstructured object is two parts deep. See [Stats.Refused].
 func (t *Table) Share(obj any) { t.walk(nil, obj) }
 
-// Measure calls Share, and returns the memory of the object in bytes, with all that it refers to. added is how much of it is
-// not the memory of an object that was shared before. Both are estimates. Measure takes several times as long as Share.
+// Measure calls Share, and returns how many bytes of memory the object has, with all that it refers to. added
+// is how many of these bytes do not belong to an object that was shared before. Both are estimates. Measure
+// takes several times as long as Share.
 func (t *Table) Measure(obj any) (bytes, added int) {
 	before := size.NewPieces(obj)
 	added = t.walk(nil, obj)
@@ -51,21 +52,22 @@ func (t *Table) Measure(obj any) (bytes, added int) {
 	return bytes, added
 }
 
-// ShareUpdate shares obj. old is an earlier state of the same object, and has been shared. ShareUpdate
-// takes equal parts from old first, which costs less than to look for them in the table. old may be nil, or of
-// another type: then ShareUpdate is Share. Others may read old meanwhile.
+// ShareUpdate is like Share for an object of which an earlier state, old, was shared before. It first takes
+// equal parts from old, which is cheaper than looking for them in the table. If old is nil or of another type,
+// ShareUpdate does the same as Share. Others may read old meanwhile.
 func (t *Table) ShareUpdate(old, obj any) { t.walk(old, obj) }
 
-// Transform calls Share and returns the object. It is a cache.TransformFunc, for client-go's informers
-// and for a controller-runtime cache. It never returns an error. A program that removes fields does that
-// first, and then calls Transform, in one function of its own. client-go calls the transform twice for each object of a streamed first state, and
-// the second call finds the object shared.
+// Transform calls Share and returns the object. It never returns an error. It is a cache.TransformFunc, for
+// client-go's informers and for a controller-runtime cache. A program that removes fields needs a function of
+// its own that first removes them and then calls Transform. client-go calls the transform twice for each
+// object of a streamed first state, but the second call does nothing.
 func (t *Table) Transform(obj any) (any, error) {
 	t.Share(obj)
 	return obj, nil
 }
 
-// walk returns the bytes that it has copied, because they are not part of obj alone any more.
+// walk shares obj, with old as an earlier state or nil. It returns how many bytes it has copied, because these
+// no longer belong to obj alone.
 func (t *Table) walk(old, obj any) (copied int) {
 	v := reflect.ValueOf(obj)
 	if v.Kind() != reflect.Pointer || v.IsNil() || v.Type().Elem().Kind() != reflect.Struct {
@@ -99,23 +101,24 @@ func (t *Table) walk(old, obj any) (copied int) {
 	return copied
 }
 
-// Stats is what a table has done. All figures but Parts and TableBytes count from the beginning.
+// Stats is what a table has done. Objects, Refused, Hits and SavedBytes count from the beginning; the others
+// are the present state.
 type Stats struct {
-	Objects    int64 // the objects that have been shared
-	Refused    int64 // those among them that were too deep or too large
+	Objects    int64 // how many objects have been shared
+	Refused    int64 // how many of these were too deep or too large
 	Hits       int64 // how often a part was replaced by an equal one, of the table or of an earlier state
-	SavedBytes int64 // the memory of these parts, nested parts not counted, also if it is long free
+	SavedBytes int64 // the bytes of these parts, without nested parts; it includes memory that would be free by now
 
-	// Parts is the number of parts that the table knows, and of objects that have been shared.
-	// Collected ones are counted until the next sweep, which follows a garbage collection.
+	// Parts is how many parts and shared objects the table knows. Collected ones count until the next
+	// sweep, which follows a garbage collection.
 	Parts      int
-	TableBytes int // the memory of the table
+	TableBytes int // the memory of the table, in bytes
 
-	Places     int64 // the paths of which the table keeps an account, such as the image of a container of a Pod
-	ColdPlaces int64 // those at which sharing does not pay, so that only a sample is looked at
+	Places     int64 // how many paths have an account in the table, such as the image of a container of a Pod
+	ColdPlaces int64 // how many of these do not pay, so that the table looks only at a sample
 }
 
-// Stats returns the figures of the table. It does not block for long, and may be called at any time.
+// Stats returns what the table has done. It may be called at any time. It waits only for short locks.
 func (t *Table) Stats() Stats {
 	s := Stats{
 		Objects: t.objects.Load(), Refused: t.refused.Load(), Hits: t.hits.Load(), SavedBytes: t.saved.Load(),

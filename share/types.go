@@ -13,7 +13,7 @@ import (
 type kind uint8
 
 const (
-	opaque    kind = iota // of unknown content: not looked at
+	opaque    kind = iota // of unknown content, which is not looked at
 	flat                  // without parts, and equal if its bytes are equal
 	quantity              // a resource.Quantity
 	structure             // a struct
@@ -23,7 +23,7 @@ const (
 	pointer
 	stringMap // a map from string to string
 	anyMap    // a map from string to any
-	otherMap  // another map whose keys are strings
+	otherMap  // any other map whose keys are strings
 	dynamic   // an any
 )
 
@@ -86,9 +86,9 @@ func mapKind(t reflect.Type) kind {
 
 var plainTypes sync.Map // reflect.Type -> bool
 
-// isPlain reports whether values of a type are nothing but data: two of them that have the same
-// content may be one. A value with fields that are not exported may be a lock, or a cache, or know its
-// own address. The value in an any is looked at when it is there.
+// isPlain reports whether values of a type are only data, so that two values with the same content may
+// share memory. A value with unexported fields may be a lock or a cache, or know its own address. The
+// value in an any is checked when there is one.
 func isPlain(t reflect.Type) bool {
 	if known, ok := plainTypes.Load(t); ok {
 		return known.(bool)
@@ -98,7 +98,8 @@ func isPlain(t reflect.Type) bool {
 	return plain
 }
 
-// onlyData is isPlain for a type that is met in others, some of which may contain it.
+// onlyData is isPlain for a type inside other types, which are in met. Some of these may contain the
+// type again.
 func onlyData(t reflect.Type, met map[reflect.Type]bool) bool {
 	if met[t] {
 		return true // unless another part says otherwise
@@ -121,9 +122,9 @@ func onlyData(t reflect.Type, met map[reflect.Type]bool) bool {
 	return true
 }
 
-// quantityFields are the fields that the content of a resource.Quantity consists of: all of them, those
-// of structs in it included, except the text that it caches, which equal compares. The offset of each
-// is that in the Quantity. There are none if a Quantity is not made as expected.
+// quantityFields are the fields that make up the content of a resource.Quantity, including those of
+// structs in it. The text that a Quantity caches is left out: equal compares it. Each Offset counts
+// from the beginning of the Quantity. The list is nil if a Quantity is not made as expected.
 var quantityFields = func() (all []reflect.StructField) {
 	known := true
 	var add func(t reflect.Type, offset uintptr)
@@ -150,11 +151,12 @@ var quantityFields = func() (all []reflect.StructField) {
 	return all
 }()
 
-// warm computes the text of a Quantity. Otherwise the first call of its String writes it, at any time,
-// into an object that others read.
+// warm computes the text of a Quantity. Otherwise the first call of String, at any time, would write
+// it into an object that others read.
 func warm(a address) { _ = (*resource.Quantity)(a).String() }
 
-// quantityText returns the text of a Quantity without computing it in place: others may read it.
+// quantityText returns the text of a Quantity. It computes it in a copy, because others may read the
+// Quantity.
 func quantityText(a address) string { q := *(*resource.Quantity)(a); return q.String() }
 
 var (
@@ -162,7 +164,7 @@ var (
 	lastNumber  atomic.Uint32
 )
 
-// typeNumber returns the number of a type in this process, which is not 0.
+// typeNumber returns a number for a type. It is not 0, and differs between processes.
 func typeNumber(t reflect.Type) uint32 {
 	if n, ok := typeNumbers.Load(t); ok {
 		return n.(uint32)
@@ -171,7 +173,7 @@ func typeNumber(t reflect.Type) uint32 {
 	return n.(uint32)
 }
 
-// textNumber is the number of the bytes of a string.
+// textNumber is the number for the bytes of a string.
 var textNumber = typeNumber(reflect.TypeFor[textBytes]())
 
 type textBytes byte

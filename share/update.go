@@ -1,9 +1,10 @@
 package share
 
-// update takes from an earlier state of an object, at old, what is the same in the new one, and shares
-// the rest. It compares a part as a whole before it looks into it: most parts of an update are as they
-// were. It leaves a part alone that the new state has in common with the old one already. A list or a
-// struct that has changed is not put into the table, only what is in it.
+// update shares a new state at a, with the earlier state of the same object at old. It takes the parts
+// that are equal from old, and shares the others. It compares a part as a whole before it looks into
+// it, because most parts of an update have not changed. It leaves a part alone that the two states
+// share already. If a list or a struct has changed, it does not go into the table itself, only what is
+// in it.
 func (w *work) update(p *place, old, a address) {
 	switch p.kind {
 	case opaque, flat:
@@ -37,7 +38,7 @@ func (w *work) update(p *place, old, a address) {
 	}
 }
 
-// updatePart is update for a value that is a part, except a string.
+// updatePart is like update, for the kinds of values that are parts, except strings.
 func (w *work) updatePart(p *place, old, a address) {
 	switch p.kind {
 	case slice:
@@ -102,7 +103,8 @@ func (w *work) updateMap(p *place, old, a address) {
 	}
 }
 
-// updateEntries takes the keys and values of a map that an earlier state of it has.
+// updateEntries takes the keys and values that an earlier state of a map also has, and shares the
+// others.
 func updateEntries[V any](w *work, p *place, old, m map[string]V) {
 	for k, before := range old {
 		if v, ok := m[k]; ok {

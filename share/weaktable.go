@@ -8,39 +8,40 @@ import (
 )
 
 // weakTable is a hash table of parts. It holds weak pointers, so a part is collected when no object
-// has it any more.
+// uses it any more.
 type weakTable struct {
 	stripes [64]stripe
 }
 
-// stripe is a part of the table with a lock of its own: open addressing, with linear probing.
+// stripe is a section of the table with its own lock. It uses open addressing, with linear probing.
 type stripe struct {
 	mu    sync.Mutex
 	slots []slot // their number is a power of two
-	used  int    // slots that are not empty, also those of parts that are collected
+	used  int    // how many slots are not empty, including slots of collected parts
 	_     [64]byte
 }
 
-// slot is an entry. The identity is what the memory behind the pointer is.
+// slot is an entry. Its identity says what the memory behind the pointer is.
 type slot struct {
 	hash uint64
 	part weak.Pointer[byte]
 	identity
 }
 
-// identity is what the memory of a part is: some values of a type, one after the other, the bytes
-// of a string, or a map. The zero identity is none.
+// identity says what the memory of a part is: count consecutive values of a type, the bytes of a
+// string, or a map. The zero identity marks an empty slot.
 type identity struct {
 	typ   uint32 // see typeNumber
 	count uint32 // 0 for a map
 }
 
-// minSlots is the smallest size of a stripe that is not empty.
+// minSlots is how many slots a stripe has at least, unless it is empty.
 const minSlots = 16
 
 func (e *weakTable) stripe(hash uint64) *stripe { return &e.stripes[hash>>58] }
 
-// get returns the part that has been put under a hash, nil if there is none.
+// get returns the part that was put under a hash and an identity, or nil if there is none or it was
+// collected.
 func (e *weakTable) get(hash uint64, id identity) address {
 	s := e.stripe(hash)
 	s.mu.Lock()
@@ -76,8 +77,8 @@ func (s *stripe) find(hash uint64, id identity) *slot {
 	}
 }
 
-// rebuild leaves out the parts that are collected. It leaves room for as many as there are, and for
-// some more. A stripe has no slots if it needs none.
+// rebuild drops the parts that were collected. It makes room for twice the parts that are left and
+// more others. An empty stripe gets no slots.
 func (s *stripe) rebuild(more int) {
 	live := s.live()
 	size, need := 0, len(live)+more
@@ -102,8 +103,8 @@ func (s *stripe) live() (all []slot) {
 	return all
 }
 
-// sweep leaves out the parts that are collected, if they are more than a quarter of the first stripe. All
-// stripes are alike, because the hash chooses the stripe.
+// sweep drops the parts that were collected, if they are at least a quarter of the first stripe.
+// All stripes are alike, because the hash chooses the stripe.
 func (e *weakTable) sweep() {
 	first := &e.stripes[0]
 	first.mu.Lock()
@@ -120,8 +121,9 @@ func (e *weakTable) sweep() {
 	}
 }
 
-// sweepAfterCollections sweeps the table after each garbage collection, as long as the program has
-// the table. The collection of an object that has no reference shows when a collection is over.
+// sweepAfterCollections sweeps the table after each garbage collection, as long as the program uses
+// the table. It learns of a garbage collection from the cleanup of an object that nothing refers
+// to.
 func (e *weakTable) sweepAfterCollections() {
 	sentinel := &struct{ _ [64]byte }{}
 	runtime.AddCleanup(sentinel, func(w weak.Pointer[weakTable]) {

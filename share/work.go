@@ -7,7 +7,7 @@ import (
 
 type common struct {
 	seed  maphash.Seed
-	salt  uint64 // goes into each hash, so that no client can choose values with the same
+	salt  uint64 // goes into each hash, so that no client can choose values with equal hashes
 	known weakTable
 	places
 	works sync.Pool // of *work
@@ -27,33 +27,34 @@ func (c *common) giveBack(w *work) {
 	c.works.Put(w)
 }
 
-// work is the state of a walk over one object. The first pass, hash, notes the hash of each part. The
-// second, replace, meets the parts in the same order.
+// work is the state of a walk over one object. The first pass, hash, notes the hash of each part.
+// The second pass, replace, visits the parts in the same order.
 type work struct {
 	*common
 	parts    []part
 	entries  []mapEntry // of the maps among the parts
-	next     int        // the part that replace meets next
+	next     int        // the number of the part that replace visits next
 	depth    int
-	met      int  // how many parts hash and update have met
-	hashed   int  // how many parts hash has met, those in a map of structs again at each level
-	compared int  // how many parts equal has met
+	met      int  // how many parts hash and update have visited
+	hashed   int  // how many parts hash has visited; parts in an otherMap count once for each level
+	compared int  // how many parts equal has compared
 	refused  bool // the object is too deep or has too many parts
 
 	maps        map[address]struct{} // the maps that the walk has been in
 	hits, saved int64
-	copied      int // bytes of copies that go into the table
+	copied      int // how many bytes of copies went into the table
 }
 
-// part is what hash notes of a part.
+// part is what hash notes about a part.
 type part struct {
 	hash    uint64
 	after   int // the number of the first part that is not inside this one
 	entries int // of a map: its entries begin here in work.entries
-	length  int // of a map: how many they are
+	length  int // of a map: how many entries it has
 }
 
-// mapEntry is an entry of a map. The order of a map is another one at each loop.
+// mapEntry is an entry of a map. The entries are kept because each loop over a map has another
+// order.
 type mapEntry struct {
 	key       string
 	keyHash   uint64
@@ -63,16 +64,17 @@ type mapEntry struct {
 	valuePart int // of an anyMap: the number of the first part of the value
 }
 
-// An object of an API server is far from these limits. They end the walk over one that has a cycle.
+// These limits are far above what an object of an API server has. They end the walk over an object
+// that has a cycle.
 const (
 	maxDepth = 1_000
 	maxParts = 1 << 19
-	// An update compares a part once for each part around it that has changed.
+	// maxCompared is higher, because an update compares a part once for each changed part around it.
 	maxCompared = 4 * maxParts
 )
 
-// forget drops the notes of the first pass. It gives back the memory of many notes, so that one huge
-// object does not keep it forever.
+// forget drops the notes of the first pass. If they were many, it frees their memory, so that one
+// huge object does not keep it forever.
 func (w *work) forget() {
 	const keep = 1 << 14
 	clear(w.entries)
@@ -85,11 +87,11 @@ func (w *work) forget() {
 	}
 }
 
-// hit notes that a part of some bytes was replaced.
+// hit notes that a part was replaced, and how many bytes that saves.
 func (w *work) hit(saves uintptr) { w.hits, w.saved = w.hits+1, w.saved+int64(saves) }
 
-// again reports whether the walk has been in a map before. A map is not copied when it goes into the
-// table, so others may read it by now.
+// again reports whether the walk has visited a map before. A map goes into the table without a copy,
+// so others may read it by then.
 func (w *work) again(m address) bool {
 	before := len(w.maps)
 	w.maps[m] = struct{}{}
