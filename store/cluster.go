@@ -10,19 +10,19 @@ import (
 )
 
 // ClusterUID returns the UID of the namespace kube-system, for [Identity].Cluster. A cluster keeps
-// this UID when the address of its API server changes. Another cluster has another one, unless it
-// began as a copy of this one, such as from a backup of etcd.
-// client is a client for namespaces, such as that of a clientset:
+// this UID when the address of its API server changes. Another cluster has another UID, unless it
+// began as a copy of this one, for example from a backup of etcd. client is a client for
+// namespaces, such as that of a clientset:
 //
 //	cluster, err := store.ClusterUID(ctx, clientset.CoreV1().Namespaces())
 //
-// ClusterUID blocks for one GET of client, which ends with ctx at the latest. It does not try
-// again. The program needs the verb get on that namespace, by a ClusterRole with the resource
-// namespaces and resourceNames: [kube-system].
+// ClusterUID blocks for one GET of client, until ctx ends at the latest. It does not try again.
+// The program needs the verb get on that namespace, by a ClusterRole with the resource namespaces
+// and resourceNames: [kube-system].
 //
-// It returns an error if client is nil, if the GET fails, or if the namespace has no UID, as with
-// a fake clientset whose namespace was made without one. The error wraps that of the GET, and explains
-// how to go on if the GET is forbidden or finds nothing.
+// ClusterUID returns an error if client is nil, if the GET fails, or if the namespace has no UID,
+// as in a fake clientset. If the GET fails, the error wraps its error. If the GET is forbidden or
+// finds nothing, the error says what to do.
 func ClusterUID[Namespace metav1.Object](ctx context.Context, client interface {
 	Get(ctx context.Context, name string, opts metav1.GetOptions) (Namespace, error)
 }) (string, error) {

@@ -14,10 +14,10 @@
 // A projection is for the remaining case: watchers that must see a whole object once, when it
 // changes, over a store that must not hold every object as a whole. It changes the objects
 // that watchers get. New of an event is the full object. Everything that comes from the store
-// is reduced: Old; the state that a watcher gets when it joins after the first list, or by a
-// resync, New included; the results of Get, List and ByIndex; and the arguments of index
+// is reduced: Old; the state, including New, that a watcher gets when it joins after the first
+// list, or by a resync; the results of Get, List and ByIndex; and the arguments of index
 // functions. So the Old of an event is no longer the New of the event before it, and a watcher
-// must not take a field that is missing in Old for a change.
+// must not mistake a field that is missing in Old for a change.
 //
 // # Stores of your own
 //

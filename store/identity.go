@@ -9,29 +9,30 @@ import (
 	"github.com/customcacheinformer/informer/internal/object"
 )
 
-// Identity is which objects a store has that outlives the process, such as those of packages
-// store/disk and store/valkey. It keeps a program from taking the objects of another one for its own.
-// All fields are compared literally; leave a field that does not apply empty. The type of the objects,
-// down to the fields of its structs, is compared too, and need not be named here.
+// Identity says which objects are in a store that outlives the process, such as the stores of packages
+// store/disk and store/valkey. It keeps a program from using a store with the objects of another
+// program. All fields are compared literally; leave a field that does not apply empty. The type of the
+// objects, down to the fields of its structs, is compared too, and need not be named here.
 type Identity struct {
 	// Cluster identifies the cluster, and must not be empty. Use [ClusterUID]: it stays the same when
 	// the address of the API server changes, and shows that a volume was restored in another cluster.
 	Cluster string `json:",omitempty"`
 	// Resource is the listed resource, such as "pods" or "widgets.v1.example.com". It must not be
-	// empty for types that do not name the kind: Unstructured and PartialObjectMetadata.
+	// empty for Unstructured and PartialObjectMetadata, because these types do not name the kind.
 	Resource string `json:",omitempty"`
-	// Namespace is the listed namespace, "" for all.
+	// Namespace is the listed namespace, or "" for all.
 	Namespace string `json:",omitempty"`
-	// Selector restricts the list: by labels, fields, or both, in any notation.
+	// Selector restricts the list by labels, fields, or both, in any notation.
 	Selector string `json:",omitempty"`
-	// Version is the version of the program's processing of the objects: change it when a
-	// Transform, an index function or a method such as UnmarshalJSON changes.
+	// Version is the version of the program's processing of the objects. Change it when a Transform,
+	// an index function or a method such as UnmarshalJSON changes.
 	Version string `json:",omitempty"`
 }
 
-// Validate returns an error if no store of objects of that type can have the identity. The error names
-// the field: Cluster or Resource, if it is empty and must not be, or a field that is no UTF-8, which
-// could not be stored as JSON. Packages store/disk and store/valkey call Validate, which does not block.
+// Validate returns an error if a store of objects of that type cannot have the identity. The error
+// names the field that is wrong: Cluster or Resource is empty but must be set, or a field is not valid
+// UTF-8 and cannot be stored as JSON. Packages store/disk and store/valkey call Validate. It does not
+// block.
 func (i Identity) Validate(objects reflect.Type) error {
 	switch {
 	case i.Cluster == "":

@@ -15,17 +15,17 @@ import (
 // keep returns another object with less in it, or its argument itself. It must not change its
 // argument, which all watchers share: to remove something, copy the object, or better, make a
 // new object with the parts to keep. The result must not share memory with parts of the
-// argument that should become free. Namespace, name, UID and resourceVersion must stay,
-// because a relist finds changes by them. keep is called once for each write, from the
-// goroutine that writes, with nothing locked.
+// argument that should become free. It must have the same namespace, name, UID and
+// resourceVersion, because a relist finds changes by them. keep is called once for each
+// write, from the goroutine that writes, without a lock.
 //
-// A write is refused if its argument is no T, if keep returns nil, or if keep changes one of
-// those four fields. The error wraps [informer.ErrPermanent] and names the key, the store
-// stays unchanged, and watchers do not see the change. Replace is refused as a whole.
+// A write is refused if its argument is not a T, if keep returns nil, or if keep changes one
+// of those four fields. The error wraps [informer.ErrPermanent] and names the key, the store
+// stays unchanged, and watchers do not see the change. If one object of a Replace is refused,
+// the whole Replace is.
 //
 // The store is client-go's indexer, and may be used from any goroutine. A call blocks only
-// while another call is under way. NewProjection panics if keep is nil, because that is a
-// mistake in the program.
+// while another call is under way. NewProjection panics if keep is nil.
 func NewProjection[T informer.Object](keep func(T) T) cache.Indexer {
 	if keep == nil {
 		panic("store: NewProjection: keep is nil")
@@ -54,7 +54,7 @@ func (p *projection[T]) Update(obj any) error {
 	return p.Indexer.Update(kept)
 }
 
-// Replace stores the results of keep for objs, in place of all other objects.
+// Replace stores the results of keep for objs, and removes all other objects.
 func (p *projection[T]) Replace(objs []any, resourceVersion string) error {
 	all := make([]any, 0, len(objs))
 	for _, obj := range objs {

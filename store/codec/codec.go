@@ -7,10 +7,10 @@
 //	…
 //	obj, err := c.Decode(encoded)
 //
-// An object comes back equal as far as the API server is concerned, but not identical: where the
-// encoding has no difference between them, an empty map or slice may come back as nil, and a quantity
-// in its canonical form. A store should keep [Codec.Encoding], [Codec.TypeName] and
-// [Codec.Fingerprint] with the objects, and should not read objects that were stored with other ones.
+// A decoded object means the same to the API server as the encoded one, but need not be identical: an
+// empty map or slice may come back as nil, and a quantity in its canonical form. A store should keep
+// [Codec.Encoding], [Codec.TypeName] and [Codec.Fingerprint] with the objects, and should not read
+// objects for which these three were different.
 package codec
 
 import (
@@ -29,7 +29,7 @@ import (
 	utiljson "k8s.io/apimachinery/pkg/util/json"
 )
 
-// encoding is the format of an encoded object. Its number is the first byte of an encoded object.
+// encoding is the format of an encoded object. Its number is the first byte of the encoded object.
 type encoding byte
 
 const (
@@ -52,16 +52,17 @@ type protobuf interface {
 	Unmarshal([]byte) error
 }
 
-// Codec encodes the objects of one type. [New] makes it. Its methods do not block, and may be called
-// from any goroutine.
+// Codec encodes and decodes the objects of one type. [New] makes one. Its methods do not block, and
+// may be called from any goroutine. It is a value.
 type Codec struct {
 	of       reflect.Type // a pointer type
 	encoding encoding
 }
 
-// New returns the Codec of the example's type: a pointer to a struct, such as &corev1.Pod{}, or an
-// &unstructured.Unstructured{}. It returns an error if the example is anything else. The types of
-// Kubernetes itself are encoded as protobuf, unstructured objects as CBOR, and all other types as JSON.
+// New returns the Codec for the type of example, which is a pointer to a struct, such as
+// &corev1.Pod{} or &unstructured.Unstructured{}. It returns an error if example is not a pointer. The
+// types of Kubernetes itself are encoded as protobuf, unstructured objects as CBOR, and all other
+// types as JSON.
 func New(example runtime.Object) (Codec, error) {
 	t := reflect.TypeOf(example)
 	if t == nil || t.Kind() != reflect.Pointer {
@@ -81,19 +82,19 @@ func New(example runtime.Object) (Codec, error) {
 // Type returns the type of the objects, a pointer type.
 func (c Codec) Type() reflect.Type { return c.of }
 
-// TypeName returns the name of the type to which the objects are pointers, with its import path.
+// TypeName returns the name of the type of the objects, with its import path and without the pointer.
 func (c Codec) TypeName() string { return c.of.Elem().PkgPath() + "." + c.of.Elem().Name() }
 
-// Encoding returns the name of the encoding: protobuf, JSON or CBOR.
+// Encoding returns the name of the encoding: "protobuf", "JSON" or "CBOR".
 func (c Codec) Encoding() string { return c.encoding.String() }
 
-// Fingerprint returns a text that changes when the type does: it covers the names and tags of its
-// fields, their types, and which of these encode themselves. Without it, a program with a new field
-// would find that field empty in every object that an older program has stored.
+// Fingerprint returns a text that changes when the type does. It covers the names, tags and types of
+// all fields, and which types encode themselves. Without it, a program with a new field would find
+// that field empty in every object that an older program has stored.
 func (c Codec) Fingerprint() string { return fingerprint(c.of.Elem()) }
 
-// Encode returns an encoded object. It returns an error if obj is nil or of another type, or if it
-// cannot be encoded.
+// Encode returns obj in encoded form. It returns an error if obj is nil, of another type, or cannot
+// be encoded.
 func (c Codec) Encode(obj any) ([]byte, error) {
 	object, ok := obj.(runtime.Object)
 	if !ok || reflect.TypeOf(obj) != c.of || reflect.ValueOf(obj).IsNil() {
@@ -123,11 +124,11 @@ func (c Codec) Encode(obj any) ([]byte, error) {
 	}
 }
 
-// maxNested is the depth limit of the decoders of CBOR and JSON. The CBOR encoder has none: it
-// would recurse until the stack is full, which ends the process.
+// maxNested is how deep the decoders of CBOR and JSON allow values to nest. The CBOR encoder has no
+// limit: it would recurse until the stack is full, which ends the process.
 const maxNested = 10_000
 
-// deeper reports whether content has more than that many levels of maps and slices.
+// deeper reports whether content has more than levels levels of maps and slices.
 func deeper(content any, levels int) bool {
 	switch content := content.(type) {
 	case map[string]any:
@@ -147,7 +148,7 @@ func deeper(content any, levels int) bool {
 }
 
 // Decode returns a new object, which shares no memory with encoded. It returns an error if encoded is
-// not what Encode returns.
+// not the result of Encode of a Codec for the same type.
 func (c Codec) Decode(encoded []byte) (runtime.Object, error) {
 	if len(encoded) == 0 {
 		return nil, errors.New("there is no object")
@@ -176,7 +177,8 @@ func appendText(to []byte, text string) []byte {
 	return append(binary.AppendUvarint(to, uint64(len(text))), text...)
 }
 
-// cutText returns the text that appendText has written, and the rest.
+// cutText returns the text that appendText has written, and the rest. ok is false if from is too
+// short.
 func cutText(from []byte) (text string, rest []byte, ok bool) {
 	n, size := binary.Uvarint(from)
 	if size <= 0 || n > uint64(len(from)-size) {

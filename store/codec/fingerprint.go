@@ -12,16 +12,16 @@ import (
 
 // fingerprint returns a text that changes when the type does: it covers the name of the type,
 // how it is made of other types, the names and tags of its fields, and the types that encode
-// themselves, all the way down. Without it, a program with a new field would find that field
-// empty in every object stored by an older program, unnoticed.
+// themselves, all the way down. See [Codec.Fingerprint] for the reason.
 func fingerprint(t reflect.Type) string {
 	h := sha256.New()
 	describeType(h, t, map[reflect.Type]int{})
 	return hex.EncodeToString(h.Sum(nil)[:8])
 }
 
-// describeType writes a description of t. A type may contain itself, so each type is described
-// once, and then has a number. Its kind and name would not do, since many types have no name.
+// describeType writes a description of t. A type may contain itself, so each type is
+// described once, and then has a number. Its kind and name would not be enough, because many
+// types have no name.
 func describeType(w io.Writer, t reflect.Type, numbers map[reflect.Type]int) {
 	if n, described := numbers[t]; described {
 		fmt.Fprintf(w, "#%d;", n)
@@ -64,7 +64,8 @@ var encoders = []reflect.Type{
 	reflect.TypeFor[interface{ IsZero() bool }](), // with the option omitzero of a tag
 }
 
-// ownEncoding shows which of the encoders a type implements, and which only a pointer to it.
+// ownEncoding returns, for each of the encoders, 'v' if a type implements it, 'p' if only a
+// pointer to the type does, and '-' otherwise.
 func ownEncoding(t reflect.Type) (all []byte) {
 	for _, encoder := range encoders {
 		switch {
