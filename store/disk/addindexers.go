@@ -12,27 +12,28 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// sampled is the number of objects for which agrees compares an index in the file with its
-// function.
+// sampled is for how many objects agrees compares an index in the file with its function.
 const sampled = 500
 
-// AddIndexers adds indexes and fills them with the objects that the store has. It returns when
-// they are complete. If a name is taken, it returns an error and adds none.
+// AddIndexers adds indexes and fills them with the objects that the store has. It blocks until
+// they are complete. It returns an error and adds none if a name is taken or longer than 1024
+// bytes, if a function is nil or returns an error for a stored object, or if the file cannot
+// be read or written.
 //
 // The file keeps indexes by name. An index that the file has from an earlier process is reused
 // without reading all objects, so its function must not change: AddIndexers calls the function
 // for the first 500 objects, and if a result differs from the file, it builds the index again.
-// It does not notice a function that differs for later objects only: change Identity.Version
-// with the function. The first write of an object removes the indexes that were not added by
-// then from the file.
+// It does not notice a function that differs only for later objects: change Identity.Version
+// with the function. The first write of an object removes from the file all indexes that were
+// not added by then.
 //
-// To build an index, AddIndexers reads and decodes all objects, page by page; they may be
-// written meanwhile. Index functions may read from the store, but must not write to it: writes
-// wait for them. After an error all is as before.
+// To build an index, AddIndexers reads and decodes all objects, page by page. Other calls may
+// write objects meanwhile. Index functions may read from the store, but must not write to it:
+// writes wait for them.
 //
 // A write of an object for which an index function returns an error is refused. As long as an
-// informer's store lacks an object, it has no bookmark, and each start lists. So an index
-// function should return no value, rather than an error, for an object that it cannot index.
+// informer's store lacks an object, it has no bookmark, and each start lists. So for an object
+// that it cannot index, an index function should return no value rather than an error.
 func (s *Store) AddIndexers(indexers cache.Indexers) error {
 	if err := s.addIndexers(indexers); err != nil {
 		return fmt.Errorf("disk: add indexers: %w", err)
@@ -88,7 +89,7 @@ func (s *Store) alter(inFile func(tx *bbolt.Tx) error, inUse func(map[string]*in
 	return nil
 }
 
-// publish changes the map of indexes. The caller must be the writer.
+// publish replaces the map of indexes by a changed copy. The caller must be the writer.
 func (s *Store) publish(change func(map[string]*index)) {
 	all := maps.Clone(*s.indexes.Load())
 	change(all)
@@ -131,8 +132,8 @@ func (s *Store) declare(indexers cache.Indexers) (fresh cache.Indexers, err erro
 	return fresh, nil
 }
 
-// agrees reports whether an index function returns the values in the file, for the first
-// objects.
+// agrees reports whether an index function returns the values that the file has, for the first
+// sampled objects.
 func (s *Store) agrees(name string, f cache.IndexFunc) (bool, error) {
 	items, err := s.page(bucketRange{objectsBucket}, nil, sampled)
 	if err != nil {
@@ -201,8 +202,8 @@ func (s *Store) build(indexers cache.Indexers) error {
 	}
 }
 
-// fillIndexes puts items into indexes, except objects that were written after the items were
-// read: the write has indexed or deleted those.
+// fillIndexes puts items into indexes. It leaves out objects that were written or deleted
+// after the items were read, because that write has updated the indexes.
 func fillIndexes(tx *bbolt.Tx, items []item, values map[string][][]string) error {
 	objects := tx.Bucket([]byte(objectsBucket))
 	for name, ofItems := range values {
@@ -220,8 +221,8 @@ func fillIndexes(tx *bbolt.Tx, items []item, values map[string][][]string) error
 	return nil
 }
 
-// withdraw takes back indexes that could not all be added. The next write removes them from
-// the file.
+// withdraw removes indexes after a failed AddIndexers. The next write removes them from the
+// file.
 func (s *Store) withdraw(indexers cache.Indexers) error {
 	if err := s.claim(context.Background()); err != nil {
 		return err
@@ -236,7 +237,7 @@ func (s *Store) withdraw(indexers cache.Indexers) error {
 	return nil
 }
 
-// findIndexes records which indexes the file has.
+// findIndexes notes which indexes the file has.
 func (s *Store) findIndexes(tx *bbolt.Tx) error {
 	s.dormant = map[string]bool{}
 	all := tx.Bucket([]byte(indexesBucket))

@@ -19,8 +19,8 @@ import (
 // are those of its last write. A lost page, neither used nor free, does no harm. Only one
 // change goes unnoticed: a file that is, as a whole, an earlier state.
 
-// pageSize is the page size of all files, whatever the page size of the machine. Objects of 2
-// KiB leave a fifth of a page of 8 KiB unused, and half of one of 4 KiB.
+// pageSize is the page size of all files, whatever the page size of the machine is. Objects of
+// 2 KiB leave a fifth of a page of 8 KiB unused, and half of a page of 4 KiB.
 const pageSize = 8 << 10
 
 // A page has a header, then elements of one size, then keys and values.
@@ -45,7 +45,7 @@ const (
 
 var native = binary.NativeEndian
 
-// emptySize is the size of a new bbolt file; the file never becomes smaller.
+// emptySize is the size of a new bbolt file. A file never becomes smaller.
 const emptySize = 4 * pageSize
 
 // readError is an error of the operating system. It does not mean that the file is damaged.
@@ -53,8 +53,8 @@ type readError struct{ error }
 
 func (e *readError) Unwrap() error { return e.error }
 
-// notRead converts the error of a failed read: to damage if the file has ended, otherwise to a
-// readError.
+// notRead converts the error of a failed read. If the file has ended, the result wraps
+// ErrDamaged. Otherwise it is a readError.
 func notRead(page uint64, err error) error {
 	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
 		return damage("page %d: %w", page, err)
@@ -63,8 +63,8 @@ func notRead(page uint64, err error) error {
 }
 
 // visitor is called for the buckets and records of a file, in the order of names and keys. A
-// path consists of the names of the outer buckets and of the bucket. A visitor must not keep
-// its arguments.
+// path consists of the names of the outer buckets and of the bucket itself. A visitor must not
+// keep its arguments.
 type visitor interface {
 	bucket(path []string) error
 	record(path []string, key, payload []byte) error
@@ -85,7 +85,7 @@ func check(file io.ReaderAt, size int64, visit visitor) error {
 	return w.freelist(meta.freelist)
 }
 
-// metaPage holds the fields of one of bbolt's two meta pages.
+// metaPage has the fields of one of bbolt's two meta pages.
 type metaPage struct{ root, freelist, pages, transaction uint64 }
 
 func readMeta(file io.ReaderAt) (latest metaPage, err error) {
@@ -123,7 +123,7 @@ type walker struct {
 	visit   visitor
 }
 
-// take marks n pages, from id on, as used.
+// take marks the n pages that begin with id as used.
 func (w *walker) take(id, n uint64) error {
 	if id < 2 || id >= w.pages || n > w.pages-id {
 		return damage("there is no page %d with %d pages", id, n)
@@ -137,8 +137,8 @@ func (w *walker) take(id, n uint64) error {
 	return nil
 }
 
-// header returns the header of a page, and marks all pages that belong to it as used. The size
-// is up to 32 TiB, whatever the file claims: on 32 bit, only a part of that fits in an int.
+// header returns the header of a page, and marks all pages that belong to it as used. size is
+// at most 32 TiB, whatever the file claims. On a 32-bit machine it may not fit in an int.
 func (w *walker) header(id uint64) (flags uint16, count int, size int64, err error) {
 	var h [headerSize]byte
 	if id >= w.pages {
@@ -157,11 +157,12 @@ func (w *walker) header(id uint64) (flags uint16, count int, size int64, err err
 // bounds is the position of a walker in a bucket.
 type bounds struct {
 	last  []byte // the previous key; nil if there is none
-	first []byte // the first key that this page must have, from the branch above; nil once checked
+	first []byte // the first key that this page must have, from the branch above it; nil once checked
 	sum   uint64 // sum of the records so far
 }
 
-// see checks the next key of a page against the order and the expected first key.
+// see returns an error if key, the next key of a page, is not in order or not the expected
+// first key.
 func (b *bounds) see(key []byte) error {
 	if b.first != nil && !bytes.Equal(key, b.first) {
 		return damage("its first key is %q, want %q", key, b.first)
@@ -218,7 +219,8 @@ func newContents(data []byte, count int) (contents, error) {
 	return c, nil
 }
 
-// take returns the next n bytes. They must be at pos, relative to element i.
+// take returns the next n bytes. pos is where element i says that they begin, counted from the
+// element.
 func (c *contents) take(i int, pos, n uint32) ([]byte, error) {
 	if start := int64(headerSize+i*elementSize) + int64(pos); start != int64(c.next) {
 		return nil, damage("element %d is at %d, want %d", i, start, c.next)
@@ -297,8 +299,8 @@ func (w *walker) leaf(path []string, data []byte, count, depth int, b *bounds) e
 	return nil
 }
 
-// nested walks through a bucket inside another one. Its records are in pages of their own, or
-// in one page inside the value.
+// nested walks through a bucket inside another one. Its records are in their own pages, or in
+// one page inside value.
 func (w *walker) nested(path []string, value []byte, depth int) error {
 	if err := w.visit.bucket(path); err != nil {
 		return err

@@ -12,21 +12,22 @@ import (
 	berrors "go.etcd.io/bbolt/errors"
 )
 
-// database is a file that bbolt has open. One goroutine at a time writes to it. Once the file
-// turns out to be damaged as a whole, every operation fails.
+// database is a file that bbolt has open. One goroutine at a time writes to it. If the file as
+// a whole turns out to be damaged, every later operation returns an error.
 type database struct {
 	path   string
 	report func(error) // Options.ErrorHandler
 	db     *bbolt.DB
-	file   *os.File // the file of db, in case db cannot be closed any more
+	file   *os.File // the file of db, for the case that db cannot be closed
 
 	writer  chan struct{} // has a token during a write; Close keeps the token
 	closing chan struct{}
-	broken  atomic.Pointer[error] // the reason why every operation fails; nil if none does
-	marked  atomic.Bool           // the file is marked as damaged
+	broken  atomic.Pointer[error] // why every operation returns an error; nil while the file is usable
+	marked  atomic.Bool           // whether the file is marked as damaged
 }
 
-// openDatabase opens the file at path with bbolt. The database must be closed also after an error.
+// openDatabase opens the file at path with bbolt. The caller must close the database, also
+// after an error.
 func openDatabase(path string, report func(error)) (*database, error) {
 	d := &database{path: path, report: report, writer: make(chan struct{}, 1), closing: make(chan struct{})}
 	return d, d.guard(func() (err error) {
@@ -65,7 +66,8 @@ func (d *database) close() error {
 	return d.guard(d.db.Close)
 }
 
-// claim makes the caller the only writer, until release.
+// claim waits until the caller is the only writer. It returns the error of ctx, or ErrClosed,
+// if it does not get there. The caller must call release.
 func (d *database) claim(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -88,7 +90,7 @@ func (d *database) view(f func(tx *bbolt.Tx) error) error {
 	return d.guard(func() error { return d.db.View(f) })
 }
 
-// update calls f in a transaction, which is committed if f returns nil. The caller must be the
+// update calls f in a transaction, and commits it if f returns nil. The caller must be the
 // writer.
 func (d *database) update(f func(tx *bbolt.Tx) error) error {
 	err := d.guard(func() error { return d.db.Update(f) })
@@ -99,8 +101,8 @@ func (d *database) update(f func(tx *bbolt.Tx) error) error {
 }
 
 // guard calls f, which must call only bbolt and this package. If f panics, or reads a part of
-// the memory map that no longer exists, then the file or bbolt's knowledge of it is wrong, and
-// bbolt may have left something locked.
+// the memory map that no longer exists, then the file or bbolt's state is wrong, and bbolt may
+// have left something locked. Then guard gives up the database.
 func (d *database) guard(f func() error) (err error) {
 	if err := d.broken.Load(); err != nil {
 		return *err
@@ -118,7 +120,7 @@ func (d *database) guard(f func() error) (err error) {
 	return err
 }
 
-// giveUp makes every operation fail from now on, and marks the file as damaged.
+// giveUp makes every later operation return an error, and marks the file as damaged.
 func (d *database) giveUp(panicked any) error {
 	err := fmt.Errorf("%w: %v", ErrDamaged, panicked)
 	if !d.broken.CompareAndSwap(nil, &err) {
@@ -129,8 +131,8 @@ func (d *database) giveUp(panicked any) error {
 	return err
 }
 
-// markDamaged makes the next Open set the file aside, even if it looks right then. Only the
-// first reason is kept.
+// markDamaged makes the next Open set the file aside, even if the file looks right then. Only
+// the first reason is kept.
 func (d *database) markDamaged(reason any) error {
 	if !d.marked.CompareAndSwap(false, true) {
 		return nil

@@ -20,18 +20,17 @@
 // the same type, for another namespace, asks with the same example, which does not show the
 // difference: give that informer a store in memory.
 //
-// Objects come back equal as far as the API server is concerned, but not identical: where
-// their encoding has no difference between them, an empty map or slice may come back as nil,
-// and a quantity in its canonical form.
+// A stored object means the same to the API server as the original, but need not be identical:
+// an empty map or slice may come back as nil, and a quantity in its canonical form.
 //
 // # For whom it is
 //
-// Use it for a program whose objects take much memory, for one that must not miss a delete
-// that happens while it is down, or for one whose restarts burden the API server. For all
-// others the default, a store in memory, is simpler and faster to read: every Get
-// here decodes the object, in some 20 µs, and every List decodes all objects.
+// Use it for a program whose objects take much memory, that must not miss a delete while it is
+// down, or whose restarts burden the API server. For all other programs the default, a store in
+// memory, is simpler and faster to read: every Get here decodes the object, in some 20 µs, and
+// every List decodes all objects.
 //
-// With a million Pods of 2 KiB, a process has some 50 MiB of memory of its own at most, also in its
+// With a million Pods of 2 KiB, a process has at most some 50 MiB of its own memory, also during its
 // first list, where client-go's indexer in memory takes 5.3 GiB (go run ./measure -objects 1000000). A list
 // that is taken in as a whole, see informer.IntakeWhole, takes several GiB more. The pages of the
 // file are not part of these figures: they are in the kernel's cache, and the kernel frees them
@@ -40,34 +39,34 @@
 //
 // # Volumes
 //
-// An emptyDir survives a crash and a restart of the container: enough against crashes, and for
-// an update of the image in place. It is deleted with the Pod. A persistent volume survives
-// the Pod: a rollout, a drain, another node. Only one Pod may mount the volume
+// An emptyDir survives a crash and a restart of the container, and an update of the image in
+// place. It is deleted with the Pod. A persistent volume survives the Pod: a rollout, a drain, a
+// move to another node. Only one Pod may mount the volume
 // (ReadWriteOncePod, or ReadWriteOnce with the strategy Recreate or a StatefulSet), because
 // only one process may open a file: a second process gets ErrInUse. The disk should be local
-// or a block device. On a network file system such as NFS the memory map and the locks are
-// only as good as that file system.
+// or a block device. A network file system such as NFS may not support memory maps and locks
+// well enough.
 //
 // The file takes one and a half times the size of the objects as protobuf when a list has
 // filled it, in the order of their keys. It takes up to twice that when many objects have
-// changed since, or came in any order, one by one. It never becomes smaller: free space in it
-// is reused. A file that is set aside is kept: plan for twice the size. On a machine of 32 bit, a
-// file can have 1 GiB: beyond that, writes fail as on a full disk, and Open sets a larger file
-// aside.
+// changed since, or came one by one in any order. It never becomes smaller: free space in it
+// is reused. A file that is set aside is kept: plan for twice the size. On a 32-bit machine, a
+// file can have at most 1 GiB: beyond that, writes return an error as on a full disk, and Open
+// sets a larger file aside.
 //
-// The file holds the objects that the API server returns, Secrets too, in clear. It has mode
-// 0600, as the files next to it: Open changes the mode of a file that others can read or write,
-// and if it cannot, because the file has another owner, it sets the file aside. The path must not
-// be a symbolic link: Open returns an error, since the other files would be next to the link.
+// The file holds the objects that the API server returns, also Secrets, unencrypted. It has mode
+// 0600, like the files next to it. Open changes the mode of a file that others can read or write.
+// If it cannot, because the file has another owner, it sets the file aside. The path must not be
+// a symbolic link: Open returns an error, because the other files would be next to the link.
 //
 // # Durability
 //
 // A process that ends in any way loses nothing: each Apply is in the file as a whole, with its
 // bookmark and tombstones and in all indexes, or not at all. By default it is also on the disk
-// before any watcher gets it. SurviveProcess leaves the time of the write to the
-// operating system, and makes single writes several times as fast; a loss of power then costs
-// the file. An informer puts the changes that have queued up meanwhile into one write, so that
-// the default is slower only for an informer that is nearly idle.
+// before any watcher gets it. With SurviveProcess the operating system chooses when to write,
+// and single writes are several times as fast, but after a loss of power the file is lost. An
+// informer puts the changes that have queued up during a write into the next one, so the default
+// is slower only for an informer that is nearly idle.
 //
 // # Files that cannot be used
 //
@@ -78,31 +77,31 @@
 // So nothing in a file can keep a program from starting. An update of k8s.io/api gives many types a new
 // field, which objects stored before lack: so a type with a new field counts as another type.
 // Code that decodes, such as an UnmarshalJSON, may change without its type. Therefore Open also
-// decodes some of the objects, and sets the file aside if one of them cannot be decoded. If it
-// has missed one, the first read of that object returns an error with its key, and the next Open
-// sets the file aside. Objects that are decoded to something else are not noticed: change
+// decodes some of the objects, and sets the file aside if one of them cannot be decoded. If another
+// object cannot be decoded, its first read returns an error with its key, and the next Open sets
+// the file aside. Open does not notice code that decodes objects to something else: change
 // Identity.Version with such code.
-// A file that is set aside holds the only trace of deletes that watchers did not get; one such
+// A file that is set aside holds the only trace of deletes that watchers did not get. One such
 // file is kept for inspection.
 //
-// If the operating system cannot read the file at a start, Open returns an error and leaves
-// the file alone. So a program that gets another user, by runAsUser or runAsNonRoot, does not start
-// on the volume of the former one, whose files have mode 0600: Open cannot look at the lock, and a
-// file that another process uses must not be set aside. The error has the owners and the remedy.
+// If the operating system cannot read the file, Open returns an error and leaves the file alone.
+// So a program that gets another user, by runAsUser or runAsNonRoot, does not start on the volume
+// of the former user, whose files have mode 0600: Open cannot check the lock, and must not set
+// aside a file that another process uses. The error has the owners and the remedy.
 //
-// Every record has a checksum of key and content, which each read verifies. A record that
-// cannot be read leads to an error with its key; the informer retries, and reports it in its
-// Health; a restart sets the file aside. If a file is truncated under a running store, every
-// call returns an error, but the process does not end. The store does not recover by itself:
-// restart the program when Health has a StoreError for long. If the file is removed, nothing
-// notices until the next start, which lists.
+// Every record has a checksum of key and content, which each read verifies. If a record cannot
+// be read, the read returns an error with its key. The informer retries, and shows the error in
+// its Health. The next start sets the file aside. If a file is truncated under a running store,
+// every call returns an error, but the process does not end. The store does not recover by
+// itself: restart the program when Health has a StoreError for long. If the file is removed,
+// nothing notices until the next start, which lists.
 //
 // # What to watch
 //
-// Watch Health().StoreError, as with any store: a full disk appears there, and disappears when
-// there is room. Watch Health().Tombstones, which are kept until every watcher has handled
-// them. Compare the size of the file with that of the volume. And look in the log for
-// *SetAsideError: it should appear only after an update.
+// Watch Health().StoreError, as with any store: it shows a full disk until there is room again.
+// Watch Health().Tombstones, which are kept until every watcher has handled them. Compare the
+// size of the file with the size of the volume. And look in the log for *SetAsideError: it should
+// appear only after an update.
 package disk
 
 // The parts of the package.

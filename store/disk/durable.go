@@ -12,7 +12,8 @@ import (
 	"github.com/customcacheinformer/informer/store/internal/stored"
 )
 
-// Get returns the object under a key. It waits only for the disk.
+// Get returns the object with this key. exists is false if there is none. The object belongs
+// to the caller. Get waits only for the disk.
 func (s *Store) Get(ctx context.Context, key string) (obj informer.AnyObject, exists bool, err error) {
 	found := item{key: []byte(key)}
 	if err = ctx.Err(); err == nil {
@@ -32,7 +33,7 @@ func (s *Store) Get(ctx context.Context, key string) (obj informer.AnyObject, ex
 	return obj, found.payload != nil, nil
 }
 
-// Resume returns the bookmark, "" for none. It waits only for the disk.
+// Resume returns the bookmark, or "" if there is none. It waits only for the disk.
 func (s *Store) Resume(ctx context.Context) (bookmark string, err error) {
 	err = ctx.Err()
 	if err == nil {
@@ -49,16 +50,17 @@ func (s *Store) Resume(ctx context.Context) (bookmark string, err error) {
 }
 
 // Apply makes changes in their order, keeps tombstones, maintains the indexes and sets the
-// bookmark, in one transaction: all or nothing, whenever the process ends, and by default on
-// the disk when Apply returns. It waits for another write that is under way, and then for the
-// disk. If ctx ends before the transaction is being committed, Apply returns the error of ctx
-// and has no effect. After other errors, except ErrPermanent, the changes may or may not have
-// been made; the call may be repeated.
+// bookmark, in one transaction. Whenever the process ends, the file has all of it or nothing.
+// By default it is on the disk when Apply returns. Apply waits for another write that is
+// under way, and then for the disk. If ctx ends before the transaction is committed, Apply
+// returns the error of ctx and has no effect. An error that wraps ErrPermanent means that it
+// has no effect either. After any other error, the changes may or may not have been made, and
+// the call may be repeated.
 //
-// A transaction costs two fdatasync, however large it is. Apply does not wait for others to
-// share them, since there is only one writer: while one Apply syncs, arriving changes queue up
-// at the informer, and become the next Apply, of up to 1000 changes. So an informer under load
-// commits in groups by itself, and an idle one commits at once.
+// A transaction costs two fdatasync, however large it is. Apply does not wait for other
+// writes to share them, because there is only one writer: while one Apply syncs, arriving
+// changes queue up at the informer, and become the next Apply, of up to 1000 changes. So an
+// informer under load commits in groups, and an idle one commits at once.
 func (s *Store) Apply(ctx context.Context, changes []informer.Change, bookmark string) error {
 	b := batch{changes: make([]change, len(changes)), bookmark: bookmark}
 	for i, change := range changes {
@@ -76,9 +78,10 @@ func (s *Store) Apply(ctx context.Context, changes []informer.Change, bookmark s
 	return nil
 }
 
-// Scan returns up to limit objects after a key, in the order of their keys. Up to a thousand
-// objects that take no more than 4 MiB are the state of one moment; more are read in several
-// steps. Scan keeps nothing between calls, and waits only for the disk.
+// Scan returns up to limit objects whose keys come after the key after, in the order of their
+// keys. limit must be at least 1. If they are at most a thousand and take no more than 4 MiB,
+// they are the state of one moment. Otherwise they are read in several steps. Scan keeps
+// nothing between calls, and waits only for the disk.
 func (s *Store) Scan(ctx context.Context, after string, limit int) ([]informer.Entry, error) {
 	err := errors.New("the limit is less than 1")
 	var entries []informer.Entry
@@ -107,7 +110,8 @@ func (s *Store) Tombstones(ctx context.Context) ([]informer.Entry, error) {
 	return entries, nil
 }
 
-// Forget removes tombstones, by key and UID, in one step. It waits like Apply.
+// Forget removes tombstones, by key and UID, in one transaction. It ignores tombstones that
+// do not exist. It waits as Apply does.
 func (s *Store) Forget(ctx context.Context, tombstones map[string][]types.UID) error {
 	if err := s.forget(ctx, tombstones); err != nil {
 		return fmt.Errorf("disk: forget: %w", err)

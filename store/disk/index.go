@@ -27,19 +27,19 @@ const (
 	maxIndexName = 1 << 10
 )
 
-// index is an index with a function. Writes maintain it from the moment that it is declared;
-// it answers queries once it is ready.
+// index is an index with a function. Writes maintain it from declare on, and it answers
+// queries once it is ready.
 type index struct {
 	f     cache.IndexFunc
 	ready bool
-	// failed is the reason why the index will never be ready: f has failed for an object that
-	// was written during the build. That is not yet a reason to refuse the object.
+	// failed is why the index will never be ready: f has returned an error for an object that
+	// was written during the build. The object itself is not refused.
 	failed *atomic.Pointer[error]
 }
 
 type indexBuckets struct{ self, entries, values *bbolt.Bucket }
 
-// bucketsOf returns the buckets of an index. Buckets that do not exist are nil.
+// bucketsOf returns the buckets of an index. A bucket that does not exist is nil.
 func bucketsOf(tx *bbolt.Tx, name string) indexBuckets {
 	self := tx.Bucket([]byte(indexesBucket)).Bucket(indexName(name))
 	if self == nil {
@@ -48,10 +48,10 @@ func bucketsOf(tx *bbolt.Tx, name string) indexBuckets {
 	return indexBuckets{self, self.Bucket([]byte(entriesBucket)), self.Bucket([]byte(valuesBucket))}
 }
 
-// indexName returns the name of an index's bucket, which must not be empty.
+// indexName returns the name of an index's bucket. It is never empty, as bbolt requires.
 func indexName(name string) []byte { return []byte("i" + name) }
 
-// makeIndexes puts empty indexes into the file, and removes existing ones of the same names.
+// makeIndexes puts empty indexes into the file, in place of existing ones with the same names.
 func makeIndexes(tx *bbolt.Tx, indexers cache.Indexers) error {
 	for name := range indexers {
 		if err := deleteIndex(tx, name); err != nil {
@@ -91,7 +91,7 @@ func evaluate(name string, f cache.IndexFunc, obj any) ([]string, error) {
 	return values, nil
 }
 
-// set replaces the values of an object by now, or removes them if the object does not exist.
+// set replaces the values of an object by now. If exists is false, it removes them.
 func (x indexBuckets) set(key []byte, now []string, exists bool) error {
 	was, err := get(x.values, key)
 	if err != nil {
@@ -125,7 +125,7 @@ func (x indexBuckets) set(key []byte, now []string, exists bool) error {
 	return put(x.values, key, is)
 }
 
-// encodeValues never returns nil.
+// encodeValues returns values in encoded form. It never returns nil.
 func encodeValues(values []string) []byte {
 	b := []byte{}
 	for _, value := range values {

@@ -11,7 +11,7 @@ import (
 	"github.com/customcacheinformer/informer"
 )
 
-// entryRange is the range of objects that an index has under one value.
+// entryRange is the range of the objects that an index has under one value.
 type entryRange struct {
 	index  string
 	prefix []byte
@@ -39,7 +39,7 @@ func (r entryRange) read(tx *bbolt.Tx, at []byte, yield func(at, key, record []b
 	return nil
 }
 
-// GetIndexers returns the indexes that are ready, in a new map.
+// GetIndexers returns the indexes that are ready, in a new map. It does not block.
 func (s *Store) GetIndexers() cache.Indexers {
 	all := cache.Indexers{}
 	for name, x := range *s.indexes.Load() {
@@ -50,8 +50,9 @@ func (s *Store) GetIndexers() cache.Indexers {
 	return all
 }
 
-// ByIndex returns the objects that an index has under a value, in the order of their keys. It
-// reads like Scan. If the index does not exist, it returns an error.
+// ByIndex returns the objects that an index has under a value, in the order of their
+// keys. It reads them as Scan does. If there is no such index, or it is not complete yet,
+// ByIndex returns an error.
 func (s *Store) ByIndex(ctx context.Context, name, value string) ([]informer.Entry, error) {
 	if x := (*s.indexes.Load())[name]; x == nil || !x.ready {
 		return nil, fmt.Errorf("disk: there is no index %q", name)

@@ -12,8 +12,8 @@ import (
 	"time"
 )
 
-// inspect returns a reason if the file at path cannot be used, nil if it can, and an error if
-// that cannot be determined.
+// inspect returns why the file at path cannot be used, or nil if it can be used or does not
+// exist. It returns an error if that cannot be determined.
 func inspect(path string, look *inspection) (reason, err error) {
 	info, err := os.Lstat(path)
 	switch {
@@ -39,7 +39,7 @@ func inspect(path string, look *inspection) (reason, err error) {
 	return look.file(file, info)
 }
 
-// file does the work of inspect for a regular file that no other store has open.
+// file is the part of inspect for a regular file that no other store has open.
 func (i *inspection) file(file *os.File, info fs.FileInfo) (reason, err error) {
 	if info.Mode().Perm()&^fileMode != 0 {
 		if err := os.Chmod(file.Name(), fileMode); err != nil {
@@ -67,8 +67,8 @@ func (i *inspection) file(file *os.File, info fs.FileInfo) (reason, err error) {
 }
 
 // Open decodes the tombstones and the first objects, which an informer reads at its start, and
-// a sample of the other objects. This adds a sixth to the time of Open; to decode all
-// Pods of 2 KiB would take ten times as long as to read the file.
+// a sample of the other objects. This adds a sixth to the time of Open. To decode all Pods of
+// 2 KiB would take ten times as long as to read the file.
 const (
 	firstDecoded = pageRecords
 	everyDecoded = 100
@@ -82,7 +82,7 @@ type inspection struct {
 	objects int             // number of objects so far
 }
 
-// bucket refuses an unknown name, because names have no checksum.
+// bucket returns an error for an unknown name, because names have no checksum.
 func (i *inspection) bucket(path []string) error {
 	name := path[len(path)-1]
 	known := false
@@ -102,7 +102,7 @@ func (i *inspection) bucket(path []string) error {
 }
 
 // record checks the records about the file, which come before all others, and decodes some of
-// the others.
+// the other records.
 func (i *inspection) record(path []string, key, payload []byte) error {
 	if len(path) != 1 {
 		return nil
@@ -139,7 +139,7 @@ func (i *inspection) about(key, payload []byte) error {
 	return nil
 }
 
-// missing returns an error if the file has some of the label and buckets, but not all.
+// missing returns an error if the file has some, but not all, of the label and the buckets.
 func (i *inspection) missing() error {
 	if len(i.found) == 0 {
 		return nil

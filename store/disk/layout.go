@@ -15,9 +15,9 @@ import (
 // fileMode is the mode of the file, and of the files next to it.
 const fileMode = 0o600
 
-// maxFile is the largest size of a file, 0 for no limit. On 32 bit, bbolt does not notice when a
-// size of 2 GiB or more overflows, and above 1 GiB it maps 2 GiB, for which a process seldom has
-// room. It is a variable for the tests.
+// maxFile is the largest size of a file in bytes, or 0 for no limit. On 32 bit, bbolt does
+// not notice when a size of 2 GiB or more overflows. Above 1 GiB it maps 2 GiB, for which a
+// process seldom has room. It is a variable for the tests.
 var maxFile = func() int {
 	if strconv.IntSize == 32 {
 		return 1 << 30
@@ -27,7 +27,7 @@ var maxFile = func() int {
 
 func mark(path string) string { return path + ".damaged" }
 
-// format is the version of the buckets and records. It increases when they change.
+// format is the version of the buckets and records. It must be increased when they change.
 const format = 1
 
 // The buckets. The one about the file has the first name, so that a check reads it before all
@@ -56,10 +56,10 @@ const (
 )
 
 // filled is how full pages become when keys arrive in order, as in a list. The rest is room
-// for objects that grow. Otherwise bbolt leaves half of a page that it splits.
+// for objects that grow. Otherwise bbolt leaves half of a page empty when it splits the page.
 const filled = 0.95
 
-// tombstoneKey returns the key of a tombstone, which is different for each key and UID.
+// tombstoneKey returns the key of a tombstone. It is different for each key and UID.
 func tombstoneKey(key []byte, uid types.UID) []byte {
 	return append(appendBytes(make([]byte, 0, binary.MaxVarintLen64+len(key)+len(uid)), key), uid...)
 }

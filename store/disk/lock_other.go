@@ -4,8 +4,9 @@ package disk
 
 import "os"
 
-// lockFile only opens the lock file; bbolt's own lock keeps others from the store's file.
-// Without flock, two processes can do only one thing at once: set the file aside.
+// lockFile only opens the lock file. bbolt's own lock keeps others from the store's file.
+// Without flock, the only thing that two processes can do at once is to set the file
+// aside.
 func lockFile(path string) (*os.File, error) {
 	return os.OpenFile(path+".lock", os.O_RDWR|os.O_CREATE, fileMode)
 }

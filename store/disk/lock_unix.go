@@ -11,8 +11,8 @@ import (
 	"syscall"
 )
 
-// lockFile keeps all other stores from the file at path until the result is passed to unlock. It
-// locks a file next to it, which stays, because path may later name another file.
+// lockFile keeps all other stores from the file at path until its result is passed to unlock. It
+// locks a separate file, because path may later name another file. That file is never removed.
 func lockFile(path string) (*os.File, error) {
 	f, err := os.OpenFile(path+".lock", os.O_RDWR|os.O_CREATE, fileMode)
 	if err != nil {
@@ -24,17 +24,17 @@ func lockFile(path string) (*os.File, error) {
 	return f, nil
 }
 
-// lockToRead returns ErrInUse if bbolt has f open, by another name or because another process has
-// removed the lock file: a file that is being written looks damaged.
+// lockToRead returns ErrInUse if bbolt has f open, under another name or because another process
+// has removed the lock file. A file that is being written looks damaged.
 func lockToRead(f *os.File) error { return flock(f, syscall.LOCK_SH) }
 
-// unlock releases the lock on f, and closes f. Closing alone is not enough: a process that
-// this one is just starting has a copy of f until it begins its own program, and a lock ends
-// when it is released or when all copies are closed (flock(2)).
+// unlock releases the lock on f, and closes f. Closing alone is not enough: a child process has a
+// copy of f until it begins its own program, and a lock ends when it is released or when all
+// copies are closed (flock(2)).
 func unlock(f *os.File) error { return errors.Join(flock(f, syscall.LOCK_UN), f.Close()) }
 
-// flock changes the lock on f to the kind how. If the lock is taken, it returns ErrInUse at
-// once.
+// flock changes the lock on f. how is the kind of lock. If the lock is taken, flock returns
+// ErrInUse at once.
 func flock(f *os.File, how int) error {
 	for {
 		switch err := syscall.Flock(int(f.Fd()), how|syscall.LOCK_NB); {
@@ -46,8 +46,8 @@ func flock(f *os.File, how int) error {
 	}
 }
 
-// explain adds to an error of access whose the files are, and the remedy. Open does not set files
-// aside that it cannot lock, because another process may use them.
+// explain adds the owners of the files and the remedy to an error of access. Open does not set
+// aside files that it cannot lock, because another process may use them.
 func explain(path string, err error) error {
 	if !errors.Is(err, fs.ErrPermission) {
 		return err

@@ -12,23 +12,23 @@ import (
 	"github.com/customcacheinformer/informer/store/codec"
 )
 
-// Open opens the file at path, or makes it, for objects of the example's type: a pointer to a
-// struct, such as &corev1.Pod{}, or an &unstructured.Unstructured{}. The directory must exist.
-// Next to the file there is one with the suffix ".lock", and perhaps one with the suffix
-// ".aside-" and a time. If path is a symbolic link, Open returns an error. If a file that exists
-// has another mode than 0600, so that others can read or write it, Open gives it mode 0600.
+// Open opens the file at path, or creates it, for objects of the type of example: a pointer to a
+// struct, such as &corev1.Pod{} or &unstructured.Unstructured{}. The directory must exist. Next
+// to the file, Open creates one with the suffix ".lock", and perhaps one with the suffix
+// ".aside-" and a time. If path is a symbolic link, Open returns an error. If an existing file
+// has a mode with which others can read or write it, Open changes the mode to 0600.
 //
-// A file that has another identity, that is damaged, that has an object that cannot be decoded,
-// or whose mode cannot be changed, is renamed to one with that second suffix, replaces an earlier
-// one, and is reported to Options.ErrorHandler; an empty file takes its place. To find that out,
-// Open reads the whole file, at some hundred thousand objects a second, and decodes the
-// tombstones, the first thousand objects and one of every hundred of the others. Open blocks
-// meanwhile, and while it builds those of Options.Indexers that the file does not have yet.
+// Open sets a file aside if it has another identity, if it is damaged, if it has an object that
+// cannot be decoded, or if its mode cannot be changed. It renames the file to one with the suffix
+// ".aside-", which replaces an earlier one, reports it to Options.ErrorHandler, and creates an
+// empty file. To check the file, Open reads it as a whole, at some hundred thousand objects a
+// second. It decodes the tombstones, the first thousand objects and one of every hundred other
+// objects. Open blocks until that is done, and until Options.Indexers are complete.
 //
-// If the file is open already, Open returns an error at once that wraps ErrInUse. Other errors
-// come from the options, from index functions and from the operating system: the file is not
-// to blame for them, and Open leaves it alone. If the system denies access to the file, to those next
-// to it or to the directory, the error has their owners and modes, except on Windows, and the remedy.
+// If the file is open already, Open returns at once an error that wraps ErrInUse. Other errors
+// come from the options, from index functions and from the operating system. Then Open leaves the
+// file alone. If the system denies access to the file, to those next to it or to the directory,
+// the error has their owners and modes, except on Windows, and the remedy.
 func Open(path string, example runtime.Object, opts Options) (*Store, error) {
 	s, err := open(path, example, opts)
 	if errors.Is(err, ErrDamaged) { // The damage was noticed only by the first write, or while an index was built. The file is now marked as damaged.
@@ -78,7 +78,7 @@ func open(path string, example runtime.Object, opts Options) (_ *Store, err erro
 	return s, nil
 }
 
-// openFile opens the file at path. If the file cannot be used, it sets the file aside and opens a
+// openFile opens the file at path. If the file cannot be used, openFile sets it aside and opens a
 // new one.
 func (s *Store) openFile(path string, opts Options) error {
 	want := newLabel(s.codec.Codec, opts.Identity)
@@ -112,8 +112,8 @@ func (s *Store) openDatabase(path string, want label, opts Options) (err error) 
 	return nil
 }
 
-// Close closes the file. It waits for the calls that are under way. Later calls return
-// ErrClosed. A second Close returns the result of the first.
+// Close closes the file. It waits for the calls that are under way. Later calls of other methods
+// return ErrClosed. A second Close returns the same result as the first.
 func (s *Store) Close() error { return s.close() }
 
 func (s *Store) closeAll() error {

@@ -14,25 +14,24 @@ import (
 type Durability int
 
 const (
-	// SurvivePowerLoss has every write on the disk before the call returns, by two fdatasync.
+	// SurvivePowerLoss writes every change to the disk before the call returns, by two fdatasync.
 	// It is the zero value.
 	SurvivePowerLoss Durability = iota
 
-	// SurviveProcess lets the operating system decide when to write to the disk. Nothing is
-	// lost however the process ends, even by kill -9. But if the machine ends while the store
-	// is open, by a loss of power or a panic of the kernel, or if the file is then moved to
-	// another machine, the next Open sets the whole file aside: the informer lists the source
-	// again, and deletes that some watcher did not get never come. On systems other than
-	// Linux, which do not number the runs of the machine, the file is set aside even if only
-	// the process ends without closing the store.
+	// SurviveProcess lets the operating system decide when to write to the disk. Nothing is lost
+	// however the process ends, even by kill -9. But if the machine ends while the store is open,
+	// by a loss of power or a panic of the kernel, the next Open sets the whole file aside. It
+	// also does so if the file was then moved to another machine. The informer lists the source
+	// again, and deletes that some watcher did not get never come. Systems other than Linux do not
+	// number the runs of the machine: there the file is set aside even if only the process ends
+	// without closing the store.
 	SurviveProcess
 )
 
-// Options configures a [Store]. Identity must be set. The zero value of each other field is ready to
-// use.
+// Options configures a [Store]. Identity must be set. The other fields may be zero.
 type Options struct {
-	// Identity is which objects the file holds. Without its Cluster, Open returns an error: a file
-	// of another cluster would go unnoticed.
+	// Identity says which objects the file holds. If its Cluster is empty, Open returns an error,
+	// because it would not notice a file of another cluster.
 	Identity store.Identity
 
 	// Durability chooses which failures the data survives. Defaults to SurvivePowerLoss.
@@ -41,9 +40,10 @@ type Options struct {
 	// Indexers are passed to AddIndexers by Open. Defaults to none.
 	Indexers cache.Indexers
 
-	// ErrorHandler is called with errors that no method can return: a *SetAsideError during
-	// Open and, once, the panic by which a damaged file was noticed. It is called from the goroutine in which the error
-	// occurred, and must not call the store. Defaults to logging with klog.
+	// ErrorHandler is called with errors that no method can return: a *SetAsideError during Open,
+	// an error if an earlier such file cannot be removed, and, once, the panic by which a damaged
+	// file was noticed. It is called from the goroutine in which the error occurred, and must not
+	// call the store. Defaults to logging with klog.
 	ErrorHandler func(error)
 }
 

@@ -7,8 +7,8 @@ import (
 	"go.etcd.io/bbolt"
 )
 
-// The limits of one read transaction. It copies the records, and ends before they are decoded,
-// which takes some twenty times as long.
+// These are the limits of one read transaction. It only copies the records. Decoding them takes
+// some twenty times as long, and begins when it has ended.
 const (
 	pageRecords = 1000
 	pageBytes   = 4 << 20
@@ -37,7 +37,8 @@ func (r bucketRange) read(tx *bbolt.Tx, at []byte, yield func(at, key, record []
 	return nil
 }
 
-// after moves a cursor to the first key after at, which need not exist.
+// after moves a cursor to the first key after at. at need not exist. If at is nil, it moves
+// the cursor to the first key.
 func after(c *bbolt.Cursor, at []byte) (key, record []byte) {
 	if at == nil {
 		return c.First()
@@ -48,8 +49,8 @@ func after(c *bbolt.Cursor, at []byte) (key, record []byte) {
 	return key, record
 }
 
-// page reads up to limit records after position at, fewer if they are large. It returns none
-// only if there are none.
+// page reads up to limit records after position at. It reads fewer if they are large, but at
+// least one if there is one.
 func (d *database) page(r recordRange, at []byte, limit int) (items []item, err error) {
 	var buffer []byte // one buffer for all records, to produce less garbage
 	var sizes [][3]int
@@ -77,7 +78,8 @@ func (d *database) page(r recordRange, at []byte, limit int) (items []item, err 
 	return items, nil
 }
 
-// each reads a range page by page, and calls visit for up to limit of its records.
+// each reads a range page by page, and calls visit for up to limit of its records. It stops at
+// the first error, and returns it.
 func (d *database) each(ctx context.Context, r recordRange, at []byte, limit int, visit func(item) error) error {
 	for limit > 0 {
 		if err := ctx.Err(); err != nil {

@@ -13,11 +13,11 @@ import (
 
 const sumSize = 4
 
-// castagnoli is the polynomial for which processors have an instruction.
+// castagnoli is the table of a polynomial for which processors have an instruction.
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// sum returns a checksum of key and payload. It includes the length of the key, so that a byte
-// that moves from the one to the other changes the sum.
+// sum returns a checksum of key and payload. It includes the length of the key, so that the
+// sum changes if a byte moves from the key to the payload or back.
 func sum(key, payload []byte) uint32 {
 	length := binary.AppendUvarint(make([]byte, 0, binary.MaxVarintLen64), uint64(len(key)))
 	return crc32.Update(crc32.Update(crc32.Checksum(length, castagnoli), castagnoli, key), castagnoli, payload)
@@ -29,7 +29,8 @@ func seal(key, payload []byte) []byte {
 	return append(record, payload...)
 }
 
-// unseal returns the payload of a record. The payload shares memory with the record.
+// unseal returns the payload of a record, or an error that wraps ErrDamaged. The payload
+// shares memory with the record.
 func unseal(key, record []byte) ([]byte, error) {
 	if len(record) < sumSize {
 		return nil, fmt.Errorf("the record of %q has %d bytes: %w", key, len(record), ErrDamaged)
@@ -68,7 +69,8 @@ func remove(b *bbolt.Bucket, key []byte) error {
 	return setSum(b, sum, key, b.Delete(key))
 }
 
-// setSum sets the sum of a bucket, unless err, the result of the change of a key, is an error.
+// setSum sets the sum of a bucket. err is the result of the change of a key. If it is not
+// nil, setSum only returns it with the key.
 func setSum(b *bbolt.Bucket, sum uint64, key []byte, err error) error {
 	if err == nil {
 		err = b.SetSequence(sum)
@@ -79,7 +81,7 @@ func setSum(b *bbolt.Bucket, sum uint64, key []byte, err error) error {
 	return nil
 }
 
-// get returns a copy of the payload under a key, nil if there is none.
+// get returns a copy of the payload under a key, or nil if there is none.
 func get(b *bbolt.Bucket, key []byte) ([]byte, error) {
 	record := b.Get(key)
 	if record == nil {
@@ -89,12 +91,13 @@ func get(b *bbolt.Bucket, key []byte) ([]byte, error) {
 	return append([]byte{}, payload...), err
 }
 
-// appendBytes appends the length of b, and b, for cutBytes.
+// appendBytes appends the length of b and b itself to to. cutBytes reads them.
 func appendBytes(to, b []byte) []byte {
 	return append(binary.AppendUvarint(to, uint64(len(b))), b...)
 }
 
-// cutBytes returns the bytes that appendBytes has written, and the rest.
+// cutBytes returns the bytes that appendBytes has written, and the rest. ok is false if from
+// is too short.
 func cutBytes(from []byte) (b, rest []byte, ok bool) {
 	n, size := binary.Uvarint(from)
 	if size <= 0 || n > uint64(len(from)-size) {

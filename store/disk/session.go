@@ -8,7 +8,8 @@ import (
 	"go.etcd.io/bbolt"
 )
 
-// beginSession writes the label, the buckets and the session mark, unless they are up to date.
+// beginSession writes the label, the buckets and the session mark. If they are up to date,
+// it writes nothing.
 func (d *database) beginSession(l label, survives Durability) error {
 	var begun bool
 	err := d.view(func(tx *bbolt.Tx) error {
@@ -24,7 +25,7 @@ func (d *database) beginSession(l label, survives Durability) error {
 	if err != nil {
 		return err
 	}
-	// This is synced, together with all earlier writes that were not.
+	// This is synced, together with all earlier writes that were not synced.
 	err = d.update(func(tx *bbolt.Tx) error {
 		for _, name := range buckets {
 			if _, err := tx.CreateBucketIfNotExists([]byte(name)); err != nil {
@@ -58,7 +59,7 @@ func putSession(tx *bbolt.Tx, unsynced bool) error {
 	return put(about, []byte(sessionKey), []byte(bootID()))
 }
 
-// bootID returns an ID of the current run of the machine, "" if the system has none.
+// bootID returns an ID of the current run of the machine, or "" if the system has none.
 func bootID() string {
 	id, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	if err != nil {

@@ -10,7 +10,7 @@ import (
 	"github.com/customcacheinformer/informer"
 )
 
-// batch holds the changes of one transaction.
+// batch has the changes of one transaction.
 type batch struct {
 	changes  []change
 	bookmark string
@@ -55,8 +55,8 @@ func (s *Store) write(ctx context.Context, b batch) error {
 	return err
 }
 
-// evaluateAll returns the values of each change, by index. The functions are the user's, so
-// they are called before a transaction begins.
+// evaluateAll returns the values of each change, by index. It must be called before a
+// transaction begins, because the index functions are the user's code.
 func evaluateAll(ctx context.Context, indexes map[string]*index, changes []change) (map[string][][]string, error) {
 	all := map[string][][]string{}
 	for name, x := range indexes {
@@ -116,7 +116,7 @@ func makeChange(objects, tombstones *bbolt.Bucket, c change) error {
 	return put(objects, c.key, c.payload)
 }
 
-// inOrder reports whether the changes begin after all stored objects, as in a list.
+// inOrder reports whether the first change comes after all stored objects, as in a list.
 func inOrder(tx *bbolt.Tx, changes []change) bool {
 	last, _ := tx.Bucket([]byte(objectsBucket)).Cursor().Last()
 	return len(changes) > 0 && bytes.Compare(last, changes[0].key) < 0
