@@ -12,7 +12,7 @@ import (
 	"github.com/customcacheinformer/informer/store/internal/stored"
 )
 
-// Resume returns the bookmark, "" for none.
+// Resume returns the bookmark, or "" if there is none.
 func (s *Store) Resume(ctx context.Context) (bookmark string, err error) {
 	fields, err := s.about(ctx, "bookmark")
 	if err != nil {
@@ -23,10 +23,10 @@ func (s *Store) Resume(ctx context.Context) (bookmark string, err error) {
 
 // Apply makes changes in their order, keeps tombstones and sets the bookmark, in one step: the server
 // does all of it or nothing. If the bookmarks are versions of the API server, the same step adds the
-// changes to the log, from which a [Source] reads them. Changes of more than 32 MiB together are
-// refused with an error that wraps ErrPermanent, so that an informer makes them in parts. After other
-// errors, except ErrFenced and ErrLost, the changes may or may not have been made; the call may be
-// repeated. If ctx ends, Apply waits for a second more at most.
+// changes to the log, from which a [Source] reads them. If the changes take more than 32 MiB
+// together, Apply returns an error that wraps ErrPermanent, so that an informer makes them in parts.
+// It has no effect after ErrPermanent, ErrFenced or ErrLost. After other errors, the changes may or
+// may not have been made, and the call may be repeated. When ctx ends, Apply returns within a second.
 func (s *Store) Apply(ctx context.Context, changes []informer.Change, bookmark string) error {
 	b, size := batch{bookmark: bookmark}, 0
 	for _, change := range changes {
@@ -55,7 +55,7 @@ func (s *Store) Tombstones(ctx context.Context) ([]informer.Entry, error) {
 }
 
 func (s *Store) tombstones(ctx context.Context) (entries []informer.Entry, err error) {
-	seen := map[string]bool{} // a scan may return one twice
+	seen := map[string]bool{} // a scan may return a tombstone twice
 	for cursor := uint64(0); ; {
 		page, err := s.scanTombstones(ctx, cursor)
 		if err != nil {
@@ -80,7 +80,7 @@ func (s *Store) tombstones(ctx context.Context) (entries []informer.Entry, err e
 	}
 }
 
-// pageTombstones is how many tombstones one request returns, about. Each may have 32 MiB.
+// pageTombstones is about how many tombstones one request returns. Each may have 32 MiB.
 const pageTombstones = 16
 
 func (s *Store) scanTombstones(ctx context.Context, cursor uint64) (valkey.ScanEntry, error) {
@@ -89,7 +89,7 @@ func (s *Store) scanTombstones(ctx context.Context, cursor uint64) (valkey.ScanE
 	return do(ctx, s.client, s.client.B().Hscan().Key(s.place.keys[3]).Cursor(cursor).Count(pageTombstones).Build()).AsScanEntry()
 }
 
-// Forget removes tombstones, by key and UID, in one step.
+// Forget removes tombstones, by key and UID, in one step. It ignores tombstones that do not exist.
 func (s *Store) Forget(ctx context.Context, tombstones map[string][]types.UID) error {
 	b := batch{keeps: true}
 	for key, uids := range tombstones {
@@ -103,8 +103,8 @@ func (s *Store) Forget(ctx context.Context, tombstones map[string][]types.UID) e
 	return nil
 }
 
-// about returns fields of the store. With no names, it only shows whether the store is whole and this
-// one still its writer.
+// about returns the fields of the store that have these names. With no names, it only checks that the
+// store is whole and that s is still its writer.
 func (s *Store) about(ctx context.Context, names ...string) ([]string, error) {
 	reply, err := s.read(ctx, aboutScript, names...)
 	if err != nil {
@@ -121,5 +121,5 @@ func (s *Store) read(ctx context.Context, script luaScript, args ...string) (val
 	return reply, s.judge(err)
 }
 
-// confirmed returns the number of the last write that the server must have.
+// confirmed returns the number of the last confirmed write. The server must have it.
 func (s *Store) confirmed() string { return strconv.FormatInt(s.written.Load(), 10) }

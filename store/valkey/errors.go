@@ -9,24 +9,24 @@ import (
 )
 
 var (
-	// ErrFenced indicates that another Store has been opened since, with the same token or a higher
-	// one, or that a Store with a higher token writes. The call has had no effect, and no call of
-	// this Store will have one any more. End the process. If Open returns ErrFenced to the leader of
-	// the election, tokens have begun again, and the error has the remedy.
+	// ErrFenced indicates that another Store was opened later, with the same token or a higher one,
+	// or that a Store with a higher token writes. The call has had no effect, and all later calls of
+	// this Store return the same error. End the process. If Open returns ErrFenced to the leader of
+	// the election, tokens have begun again from a lower number, and the error has the remedy.
 	ErrFenced = errors.New("another writer has taken over")
 
-	// ErrLost indicates that the server does not have what it has confirmed: somebody has emptied
-	// it, it has evicted keys, or another server has taken over that was behind. The call has had no
-	// effect, and no call of this Store will have one any more. The next Open continues with what the
-	// server has: it keeps an older state, and begins an empty one if a part is missing.
+	// ErrLost indicates that the server does not have what it has confirmed: somebody has emptied it,
+	// it has evicted keys, or a server that was behind has taken over. The call has had no effect,
+	// and all later calls of this Store return the same error. The next Open continues with an older
+	// state if it is complete, and with an empty store otherwise.
 	ErrLost = errors.New("the server has lost a part of the store")
 )
 
-// MissingError reports that Open has found a store of which the server did not have all parts, and has
-// begun an empty one in its place. It is reported to Options.ErrorHandler, never returned.
+// MissingError reports that Open has found a store of which the server did not have all parts, and
+// has begun an empty one in its place. It is passed to Options.ErrorHandler, never returned.
 type MissingError struct {
-	Store string // the prefix of the keys
-	Part  string // objects, keys, tombstones, log, or changes if a write has failed in the middle
+	Store string // the prefix of its keys
+	Part  string // "objects", "keys", "tombstones", "log", or "changes" if a write has stopped in the middle
 }
 
 // Error returns a message with the store and the part.
@@ -34,14 +34,15 @@ func (e *MissingError) Error() string {
 	return fmt.Sprintf("valkey: %s: the server does not have all %s, and an empty store takes its place", e.Store, e.Part)
 }
 
-// The words with which the scripts' errors begin.
+// These are the words with which the errors of scripts begin.
 const (
 	fencedCode = "FENCED "
 	lostCode   = "LOST "
 	otherCode  = "OTHER "
 )
 
-// explain returns an error that wraps ErrFenced or ErrLost if a script has returned that, and err otherwise.
+// explain returns an error that wraps ErrFenced or ErrLost if err is such an error of a script, and
+// err otherwise.
 func explain(err error) error {
 	reply, ok := valkey.IsValkeyErr(err)
 	if !ok {

@@ -10,10 +10,10 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
 
-// pageEntries is how many entries of the log one request returns at most.
+// pageEntries is how many entries of the log one request may return.
 const pageEntries = 200
 
-// head is what a reader learns of a store.
+// head is what one request of a reader returns about a store.
 type head struct {
 	epoch, log     string
 	version, first uint64
@@ -21,13 +21,13 @@ type head struct {
 	oldest         id // of the oldest entry that the log still has
 	trimmed        bool
 	session        string // of the Store that writes
-	// lowest is the lowest version at which a Store has taken over since the one that the reader has named,
-	// or none.
+	// lowest is the lowest version at which a Store has taken over after the session that the reader has
+	// named, or none.
 	lowest  uint64
 	entries []entry
 }
 
-// none is a lowest version if no Store has taken over.
+// none is the value of head.lowest if no Store has taken over.
 const none = math.MaxUint64
 
 type entry struct {
@@ -37,7 +37,8 @@ type entry struct {
 	object string // encoded
 }
 
-// look reads entries of a log after one. session is the one that wrote when the caller looked last, or "".
+// look reads up to limit entries of a log that come after the entry after. session is the session that
+// wrote when the caller looked last, or "".
 func (s *Source) look(ctx context.Context, log, after string, limit int, session string) (h head, err error) {
 	reply, err := read(ctx, s.client, s.place, followScript, log, after, strconv.Itoa(limit), session)
 	if err != nil {
@@ -84,7 +85,7 @@ func (s *Source) look(ctx context.Context, log, after string, limit int, session
 	return h, nil
 }
 
-// ready returns an error if the objects are no state of the source.
+// ready returns an error if the objects are not a state of the source.
 func (h head) ready() error {
 	if h.version == 0 {
 		return errNotReady
@@ -92,15 +93,14 @@ func (h head) ready() error {
 	return nil
 }
 
-// wentBack reports whether the server has lost changes that led to a version, after the caller has got
-// them. The Store that has taken over may have written other changes with their ids since, so only a new
-// list is right.
+// wentBack reports whether the server has lost changes up to version, which the caller has got. The Store
+// that has taken over may have written other changes with the same ids. So the caller must list again.
 func (h head) wentBack(version uint64) bool { return h.lowest < version }
 
-// gone reports whether the log lacks an entry that came after one.
+// gone reports whether the log lacks an entry that came after the entry after.
 func (h head) gone(after id) bool { return h.trimmed && h.oldest.after(after) }
 
-// holds returns an error unless a watch can begin at a version.
+// holds returns nil if a watch can begin at version, and otherwise an error.
 func (h head) holds(version uint64) error {
 	switch {
 	case h.version == 0:

@@ -9,10 +9,12 @@ import (
 	"github.com/customcacheinformer/informer/store/codec"
 )
 
-// format is the version of the keys and of their contents. It increases when they change.
+// format is the version of the keys and of their contents. It must be increased when they
+// change.
 const format = 1
 
-// label is what a store is of. Its hash is a part of the keys, so that two stores never share any.
+// label describes what is in a store. Its hash is a part of the keys, so that two stores
+// never share a key.
 type label struct {
 	Format   int
 	Type     string // of the objects
@@ -21,7 +23,7 @@ type label struct {
 	Identity store.Identity
 }
 
-// place is where a store is on the server.
+// place is where the server has a store.
 type place struct {
 	prefix string
 	keys   []string // in the order in which the scripts know them

@@ -11,29 +11,29 @@ import (
 	"github.com/customcacheinformer/informer/store"
 )
 
-// Options configures a [Store]. Identity must be set. The zero value of each other field is ready to
-// use.
+// Options configures a [Store]. Identity must be set. The other fields may be zero.
 type Options struct {
-	// Identity is which objects the store has. A store with another Identity, or of another type
-	// of objects, has other keys on the server. Without its Cluster, Open returns an error: the stores
-	// of two clusters would be one.
+	// Identity says which objects the store has. A store with another Identity, or with objects of
+	// another type, has other keys on the server. If its Cluster is empty, Open returns an error,
+	// because two clusters would use the same store.
 	Identity store.Identity
 
-	// Token decides which writer is the newer one: a Store takes over from those with the same token
-	// or a lower one, and Open refuses a lower token than the server knows. Take it from the Lease
-	// that makes this process the leader, see [LeaseToken]. It must not be negative. Defaults to 0:
-	// if all Stores have 0, the one that was opened last writes.
+	// Token decides which writer is newer. A Store takes over from Stores with the same token or a
+	// lower one. Open returns an error if the server knows a higher token. Take the token from the
+	// Lease that makes this process the leader, see [LeaseToken]. It must not be negative. Defaults
+	// to 0: if all Stores have 0, the one that was opened last writes.
 	Token int64
 
-	// Writer names this process in errors and in the Status. Defaults to the name of the host.
+	// Writer is the name of this process in errors and in the Status. Defaults to the name of the
+	// host.
 	Writer string
 
 	// Log is about how many changes the server keeps for readers that lose their connection. A
-	// reader that has missed more lists again. Each takes as much memory as its object. Defaults
-	// to 100,000. The largest value is 1e9.
+	// reader that has missed more changes lists again. Each change takes as much memory as its
+	// object. Defaults to 100,000. It must be at most 1e9.
 	Log int
 
-	// ErrorHandler is called with a *MissingError, during Open and from its goroutine. It must not call
+	// ErrorHandler is called with a *MissingError, by Open and in its goroutine. It must not call
 	// the store. Defaults to logging with klog.
 	ErrorHandler func(error)
 }

@@ -10,15 +10,15 @@ type position struct {
 	written  int64  // number of the write; each write has the next one
 	call     string // the write itself
 	bookmark string
-	version  uint64 // of the source, whose state the objects are; 0 if they are no state of it
-	highest  uint64 // version since the epoch began
+	version  uint64 // of the source at which it had these objects; 0 if it never had
+	highest  uint64 // the highest version since the epoch began
 	epoch    string // changes when the versions begin again, so that a reader may go back
 	log      string // changes when the log begins again; "" if there is none
-	first    uint64 // version with which the log began
-	last     id     // every entry of the log is up to it, and every later one after it
+	first    uint64 // the version with which the log began
+	last     id     // no entry of the log comes after it, and every later entry will
 }
 
-// fields returns the fields that a write changes, each followed by its value.
+// fields returns the names of the fields that a write sets, each followed by its value.
 func (p position) fields() []string {
 	return []string{
 		"bookmark", p.bookmark, "version", versionText(p.version), "highest", versionText(p.highest),
@@ -26,7 +26,7 @@ func (p position) fields() []string {
 	}
 }
 
-// parsePosition returns the position that the script take has returned.
+// parsePosition returns the position in the answer of the script take.
 func parsePosition(fields []string) (p position, err error) {
 	p = position{call: fields[1], bookmark: fields[2], epoch: fields[5], log: fields[6]}
 	if p.written, err = strconv.ParseInt(fields[0], 10, 64); err != nil {
@@ -37,8 +37,8 @@ func parsePosition(fields []string) (p position, err error) {
 	return p, err
 }
 
-// parseVersion returns a version of the source as a number, and 0 if it is none. The bookmark of an
-// informer over several namespaces is none.
+// parseVersion returns a version of the source as a number, or 0 if text is not such a version. The
+// bookmark of an informer over several namespaces is not a version.
 func parseVersion(text string) uint64 {
 	n, err := strconv.ParseUint(text, 10, 63) // Kubernetes' versions have 63 bits
 	if err != nil || strconv.FormatUint(n, 10) != text {
@@ -54,10 +54,10 @@ func versionText(n uint64) string {
 	return strconv.FormatUint(n, 10)
 }
 
-// id is that of an entry of the log. An added or changed object has its own version and the number
-// 0. A delete's version is not known to a store, so a delete has the version that the store had before it
-// and the next number. The log is in order, and a reader that continues from a version gets every delete
-// after it, perhaps once more.
+// id is the id of an entry of the log. An added or changed object has its own version and the number 0.
+// The store does not know the version of a delete. So a delete has the version that the store had before
+// it and the next number. The log is in order, and a reader that continues from a version gets every
+// delete after it, but may get a delete twice.
 type id struct{ version, n uint64 }
 
 func (i id) String() string {

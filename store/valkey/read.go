@@ -11,13 +11,13 @@ import (
 	"github.com/customcacheinformer/informer"
 )
 
-// The limits of one request that reads.
+// These are the limits of one request that reads.
 const (
 	pageObjects = 500
 	pageBytes   = 4 << 20
 )
 
-// Get returns the object under a key.
+// Get returns the object with this key. exists is false if there is none.
 func (s *Store) Get(ctx context.Context, key string) (obj informer.AnyObject, exists bool, err error) {
 	reply, err := s.read(ctx, getScript, key)
 	if valkey.IsValkeyNil(err) {
@@ -35,9 +35,10 @@ func (s *Store) Get(ctx context.Context, key string) (obj informer.AnyObject, ex
 	return obj, true, nil
 }
 
-// Scan returns up to limit objects after a key, in the order of their keys. Up to 500 objects that
-// take no more than 4 MiB are the state of one moment; more are read in several steps. Scan keeps
-// nothing between calls.
+// Scan returns up to limit objects whose keys come after the key after, in the order of their
+// keys. limit must be at least 1. If they are at most 500 and take no more than 4 MiB, they are
+// the state of one moment. Otherwise they are read in several steps. Scan keeps nothing between
+// calls.
 func (s *Store) Scan(ctx context.Context, after string, limit int) ([]informer.Entry, error) {
 	begin := after
 	if limit < 1 {
@@ -64,7 +65,7 @@ func (s *Store) Scan(ctx context.Context, after string, limit int) ([]informer.E
 	return entries, nil
 }
 
-// page returns keys and encoded objects after a key, in turn.
+// page returns up to limit objects after a key: each key, followed by the encoded object.
 func (s *Store) page(ctx context.Context, after string, limit int) ([]string, error) {
 	reply, err := s.read(ctx, pageScript, after, strconv.Itoa(limit), strconv.Itoa(pageBytes))
 	if err != nil {
@@ -77,7 +78,7 @@ func (s *Store) page(ctx context.Context, after string, limit int) ([]string, er
 	return page[pageHead:], nil
 }
 
-// pageHead is how many elements of a page are not about objects.
+// pageHead is how many elements come before the objects of a page.
 const pageHead = 5
 
 func (s *Store) decode(key, payload string) (informer.AnyObject, error) {

@@ -14,7 +14,7 @@ import (
 //go:embed lua
 var lua embed.FS
 
-// The scripts. Each is atomic: the server does nothing else meanwhile.
+// These are the scripts. Each is atomic: the server does nothing else while it runs.
 var (
 	takeScript   = script("take", false)
 	applyScript  = script("apply", false)
@@ -24,7 +24,7 @@ var (
 	followScript = script("follow", true)
 )
 
-// luaScript is a script that the server knows by its hash once it has run it.
+// luaScript is a script. Once the server has run it, the server knows it by its hash.
 type luaScript struct {
 	text, hash string
 	readOnly   bool
@@ -42,7 +42,8 @@ func script(name string, readOnly bool) luaScript {
 	return luaScript{text, fmt.Sprintf("%x", sha1.Sum([]byte(text))), readOnly}
 }
 
-// command returns a command that runs the script: EVALSHA with its hash, or EVAL with its text.
+// command returns a command that runs the script. how is EVALSHA, and what its hash, or how is EVAL, and what its
+// text.
 func (s luaScript) command(b valkey.Builder, how, what string, keys, args []string) valkey.Completed {
 	if s.readOnly {
 		return b.Arbitrary(how+"_RO", what, strconv.Itoa(len(keys))).Keys(keys...).Args(args...).ReadOnly()
@@ -50,18 +51,18 @@ func (s luaScript) command(b valkey.Builder, how, what string, keys, args []stri
 	return b.Arbitrary(how, what, strconv.Itoa(len(keys))).Keys(keys...).Args(args...).Build()
 }
 
-// patience limits each request that reads. The client repeats a read until its ctx ends if the server
-// cannot be reached.
+// patience limits each request that reads. Without it, the client would repeat a read until its ctx ends if the
+// server cannot be reached.
 const patience = 10 * time.Second
 
-// do makes a request. The command is pinned, because the client repeats a read after a broken connection, and then uses
-// the memory of the command for another one. The goroutine that has written it to the broken connection may still
-// read it.
+// do makes a request. It pins the command, because the client repeats a read after a broken connection and then
+// uses the memory of the command for another one. The goroutine that has written the command to the broken
+// connection may still read it.
 func do(ctx context.Context, client valkey.Client, command valkey.Completed) valkey.ValkeyResult {
 	return client.Do(ctx, command.Pin())
 }
 
-// run runs a script. The error wraps ErrFenced or ErrLost if the script has returned that.
+// run runs a script. If the script has returned such an error, the error wraps ErrFenced or ErrLost.
 func run(ctx context.Context, client valkey.Client, p place, s luaScript, args ...string) (valkey.ValkeyMessage, error) {
 	reply := do(ctx, client, s.command(client.B(), "EVALSHA", s.hash, p.keys, args))
 	if refusal, refused := valkey.IsValkeyErr(reply.Error()); refused && refusal.IsNoScript() {

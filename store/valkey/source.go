@@ -21,23 +21,24 @@ import (
 
 var _ cache.ListerWatcherWithContext = (*Source)(nil)
 
-// Source lists and watches the objects that a [Store] of another process keeps on the server, for
-// any number of informers without a connection to the API server:
+// Source lists and watches the objects that a [Store] of another process keeps on the server, for an
+// informer without a connection to the API server:
 //
 //	source, err := valkey.NewSource(client, &corev1.Pod{}, identity)
 //	…
 //	pods, err := informer.NewFrom(source, informer.Options[*corev1.Pod]{})
 //
-// It is made by [NewSource], for one informer, and must not be copied. The informer gets every
-// change, in the order in which the API server made them, with the API server's versions. A delete has
-// the last version that the store had before it, since its own is not known; it may come twice.
+// [NewSource] makes one. Each informer needs its own Source. It must not be copied. The informer gets
+// every change, in the order in which the API server made them, with the API server's versions. A delete
+// has the last version that the store had before it, because its own version is not known, and it may
+// come twice.
 //
-// While the writer lists, and while the server does not have all of the store, a list gets the error
-// 503, and a watch delivers nothing, so that the informer keeps what it has. The same holds while the
-// server has an older state than the informer, after another server has taken over that was behind; then the
-// informer lists.
-// After the writer has listed again, and if the server does not keep the changes any more that an
-// informer has missed, its watch ends with 410: it lists again, and finds what was deleted.
+// While the writer lists, and while the server does not have all of the store, a list returns the error
+// 503, and a watch delivers nothing, so the informer keeps what it has. The same holds while the server
+// has an older state than the informer, because a server that was behind has taken over. Then the
+// informer lists. A watch ends with the error 410 after the writer has listed again, or if the server no
+// longer keeps the changes that the informer has missed. Then the informer lists again, and finds what
+// was deleted.
 type Source struct {
 	client valkey.Client
 	place  place
@@ -46,15 +47,14 @@ type Source struct {
 	mu      sync.Mutex
 	epoch   string // of the last list
 	log     string // of the last list
-	session string // that wrote what the informer has got
+	session string // the session that wrote what the informer has got
 	reached uint64 // the highest version in that epoch that the informer has got
 }
 
-// NewSource returns a Source of the store of that identity. example is an object of the type that the
-// store has. NewSource does not block, and asks for nothing. The client must send reads to
-// the primary, as it does by default. It belongs to the caller, who closes
-// it when no watch is open any more. NewSource returns an error if the client is nil, or if no store can have
-// that example or identity.
+// NewSource returns a Source of the store that has this identity. example is an object of the type that
+// the store has. NewSource makes no request and does not block. The client must send reads to the
+// primary, as it does by default. It belongs to the caller, who closes it when no watch is open any
+// more. NewSource returns an error if client is nil, or if no store can have that example or identity.
 func NewSource(client valkey.Client, example runtime.Object, identity store.Identity) (*Source, error) {
 	s, err := newSource(client, example, identity)
 	if err != nil {
@@ -78,24 +78,27 @@ func newSource(client valkey.Client, example runtime.Object, identity store.Iden
 	return &Source{client: client, place: p, codec: of}, nil
 }
 
-// IsWatchListSemanticsUnSupported returns true: an informer lists before it watches.
+// IsWatchListSemanticsUnSupported returns true, so that an informer lists before it watches.
 func (s *Source) IsWatchListSemanticsUnSupported() bool { return true }
 
-// List is ListWithContext without a ctx, so it cannot be cancelled.
+// List is like ListWithContext, but cannot be cancelled.
 func (s *Source) List(opts metav1.ListOptions) (runtime.Object, error) {
 	return s.ListWithContext(context.Background(), opts)
 }
 
-// Watch is WatchWithContext without a ctx. The watch ends with Stop.
+// Watch is like WatchWithContext, without a ctx. Stop ends the watch.
 func (s *Source) Watch(opts metav1.ListOptions) (watch.Interface, error) {
 	return s.WatchWithContext(context.Background(), opts)
 }
 
 // ListWithContext returns a *metav1.List of all objects at one version. It blocks until it has read
-// them page by page, and then the changes since the first page. A limit other than 1 has no effect, and
-// neither has the version in opts: the list is as new as the store. A limit of 1 asks for one object,
-// and with a version for 410 if a watch could not begin at it. Selectors are the error 400. The error 503 says
-// why the store cannot be listed now; each request gives up after 10 seconds.
+// them page by page, and then the changes since the first page. The list is as new as the store: the
+// version in opts has no effect, and neither has a limit other than 1. With a limit of 1,
+// ListWithContext returns no objects, only the version of the store. If opts also has a version, it
+// returns the error 410 if a watch could not begin at that version. It returns the error 400 if opts
+// has a selector, and 410 if it has a continue token. Otherwise it returns the error of ctx if ctx was
+// cancelled, or the error 503 with the reason why the store cannot be listed now. Each request gives up
+// after 10 seconds.
 func (s *Source) ListWithContext(ctx context.Context, opts metav1.ListOptions) (runtime.Object, error) {
 	switch {
 	case opts.LabelSelector != "" || opts.FieldSelector != "":
@@ -118,15 +121,15 @@ func (s *Source) ListWithContext(ctx context.Context, opts metav1.ListOptions) (
 	return nil, unavailable(err)
 }
 
-// maxAttempts is how often a list begins again because of a changedError.
+// maxAttempts is how often a list is tried if each attempt returns a changedError.
 const maxAttempts = 3
 
-// changedError is why the pages of a list are not of one state that can be brought up to date.
+// changedError means that the pages of a list cannot be brought to one state. The list must begin again.
 type changedError struct{ reason string }
 
 func (e changedError) Error() string { return "the list has to begin again: " + e.reason }
 
-// unavailable returns an error that makes an informer keep what it has, and try again.
+// unavailable returns an error that makes an informer keep what it has and try again.
 func unavailable(err error) error {
 	if status := apierrors.APIStatus(nil); errors.As(err, &status) || errors.Is(err, context.Canceled) {
 		return err
@@ -137,7 +140,8 @@ func unavailable(err error) error {
 // errNotReady means that the objects are not a state that the source had.
 var errNotReady = errors.New("the store has no version: the writer has not listed yet, or reads several namespaces, clusters or kinds")
 
-// probe answers a list of one object. Informers send it to find out whether they can continue from a version.
+// probe answers a list with a limit of 1. An informer sends it to find out whether it can continue from
+// a version.
 func (s *Source) probe(ctx context.Context, version string) (runtime.Object, error) {
 	h, err := s.look(ctx, "", "0-0", 1, s.writer())
 	if n := parseVersion(version); err == nil && n != 0 {
@@ -159,7 +163,7 @@ type listing struct {
 	version    uint64 // of the last page
 	as         id     // of the last entry that the first page includes
 	objects    map[string]runtime.Object
-	keys       []string // also of objects that are deleted since
+	keys       []string // also of objects that were deleted meanwhile
 }
 
 func (s *Source) list(ctx context.Context) (*listing, error) {
@@ -208,8 +212,9 @@ func (s *Source) page(ctx context.Context, after string) (h head, page []string,
 	return h, page[pageHead:], h.ready()
 }
 
-// follows returns an error if the server has not come from the state of the page before to that of h. A
-// server that has gone back may be at the same version again, with other ids in its log.
+// follows returns an error if h is not a later state of the same log, written by the same session, as
+// the page before. A server that has gone back may be at the same version again, with other ids in its
+// log.
 func (l *listing) follows(h head) error {
 	switch {
 	case h.epoch != l.epoch || h.log != l.log:
@@ -223,8 +228,8 @@ func (l *listing) follows(h head) error {
 	return nil
 }
 
-// catchUp brings a list to one version: it makes all changes since the first page. A later page has some
-// of them already, and made in their order they lead to the same state.
+// catchUp brings a list to one version: it makes all changes since the first page. A later page may
+// already have some of them. Made again in their order, they lead to the same state.
 func (s *Source) catchUp(ctx context.Context, l *listing) (*listing, error) {
 	for at := l.as; ; {
 		h, err := s.look(ctx, l.log, at.String(), pageEntries, l.session)
@@ -268,7 +273,7 @@ func (l *listing) change(s *Source, e entry) error {
 	return nil
 }
 
-// result returns the list, and notes that the informer gets it.
+// result returns the list, and notes that the informer has it.
 func (l *listing) result(s *Source) runtime.Object {
 	slices.Sort(l.keys)
 	list := &metav1.List{ListMeta: metav1.ListMeta{ResourceVersion: versionText(l.version)}}
@@ -283,15 +288,15 @@ func (l *listing) result(s *Source) runtime.Object {
 	return list
 }
 
-// writer returns the session that wrote what the informer has got, or "".
+// writer returns the session that wrote what the informer has got, or "" before the first list.
 func (s *Source) writer() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.session
 }
 
-// ahead returns an error if the informer has a later version than the server, in the same epoch. A
-// list would then deliver deletes that did not happen.
+// ahead returns an error if the informer has a later version than the server, in the same epoch. A list
+// would then lead to deletes that did not happen.
 func (s *Source) ahead(h head) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -12,24 +12,24 @@ import (
 // Status is the state of a store on the server at one moment.
 type Status struct {
 	Writer     string    // Options.Writer of the Store that writes
-	Token      int64     // its Options.Token
-	Since      time.Time // when it was opened, by the server's clock, to the second
-	Version    string    // of the API server, whose state the store has; "" while the writer lists
+	Token      int64     // Options.Token of that Store
+	Since      time.Time // when that Store was opened, by the server's clock, to the second
+	Version    string    // the version of the API server at which the store is; "" while it has none, such as during a list
 	Objects    int64
 	Tombstones int64
-	Log        int64 // number of changes that the server keeps for readers
+	Log        int64 // how many changes the server keeps for readers
 }
 
-// Status asks the server how the store is doing, with two requests. It gives up after 10 seconds for each. It
-// returns an error that wraps ErrLost if the server does not have all of the store, and one that wraps ErrFenced if another
-// Store writes.
+// Status asks the server for the state of the store, with two requests. It gives up each after 10 seconds. It
+// returns an error that wraps ErrLost if the server does not have all of the store, and an error that wraps
+// ErrFenced if another Store writes.
 func (s *Store) Status(ctx context.Context) (Status, error) {
 	fields, err := s.about(ctx, statusFields...)
 	return statusOf(ctx, s.client, s.place, fields, err)
 }
 
-// Status asks the server how the store is doing, with two requests. It gives up after 10 seconds for each. It
-// returns an error that wraps ErrLost if the server does not have all of the store.
+// Status asks the server for the state of the store, with two requests. It gives up each after 10 seconds. It
+// returns an error that wraps ErrLost if the server does not have all of the store, or no such store.
 func (s *Source) Status(ctx context.Context) (Status, error) {
 	reply, err := read(ctx, s.client, s.place, aboutScript, append([]string{"", "0"}, statusFields...)...)
 	var fields []string

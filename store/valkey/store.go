@@ -19,48 +19,47 @@ import (
 
 var _ informer.Durable = (*Store)(nil)
 
-// Store keeps objects of one type on a Valkey or Redis server, and is an informer.Durable. It is
-// made by [Open] and must not be copied. All methods may be called from any goroutine. It has no
-// goroutines of its own, and keeps no objects in memory: each call that returns objects decodes them,
-// so that they belong to the caller.
+// Store keeps objects of one type on a Valkey or Redis server. It is an informer.Durable. [Open] makes one.
+// It must not be copied. Its methods may be called from any goroutine. It has no goroutines of its own, and
+// keeps no objects in memory: each call that returns objects decodes them again, so they belong to the
+// caller.
 //
-// Each method waits for the server. A read gives up after 10 seconds for each request, and a
-// write when the client does. A write that can never succeed is refused with an error that
-// wraps informer.ErrPermanent, and has no effect. That is a write of an object of another type,
-// without a key, or that takes more than 32 MiB, or that cannot be encoded or not be decoded again.
-// ErrFenced and ErrLost end the Store: all later calls return the same error, see [Store.Run]. Other
-// errors are those of the client and of the server, such as a full memory; the call may be repeated.
+// Methods with a ctx wait for the server. They give up each request that reads after 10 seconds, and a write
+// when the client does. A write that can never succeed returns an error that wraps informer.ErrPermanent, and
+// has no effect. Such a write has an object that is of another type, cannot be encoded or decoded again, or
+// takes more than 32 MiB; an empty key or one longer than 16 KiB; or a UID longer than 1 KiB. ErrFenced and
+// ErrLost end the Store: all later calls return the same error, see [Store.Run]. Other errors are those of
+// ctx, of the client and of the server, such as a full memory; the call may be repeated.
 type Store struct {
 	client valkey.Client
 	place  place
 	opts   Options
 	codec  codec.Codec
 
-	session string // differs from that of every other Store
+	session string // every Store has another one
 	alive   context.Context
 	end     context.CancelCauseFunc
 
 	writer  chan struct{} // has a token during a write
 	written atomic.Int64  // number of the last write that was confirmed
-	at      position      // after it
-	// strays has the writes after that one of which it is not known whether they have happened, by
-	// their calls, and the position after each. At most one of them happens.
+	at      position      // after that write
+	// strays has the later writes whose outcome is not known: the position after each, by its call.
+	// At most one of them happens.
 	strays map[string]position
 }
 
-// Open returns the Store of that identity, and makes it the only one that can write. It takes the
-// store over from a Store with the same token or a lower one, in this process or another. example is
-// an object of the type to be stored, such as &corev1.Pod{}, or an &unstructured.Unstructured{}. The
-// client belongs to the caller, who closes it when the Store is not used any more. It must send reads to
-// the primary, as it does by default: a replica may be behind. The server must be Redis 7 or later, or
-// Valkey.
+// Open returns the Store of that identity, and makes it the only one that can write. It takes over from a
+// Store with the same token or a lower one, in this process or another. example is an object of the type to
+// be stored, such as &corev1.Pod{} or &unstructured.Unstructured{}. The client belongs to the caller, who
+// closes it when the Store is not used any more. It must send reads to the primary, as it does by default: a
+// replica may be behind. The server must be Redis 7 or later, or Valkey.
 //
-// If the server does not have all parts of the store, Open begins an empty one, and reports a
-// *MissingError to Options.ErrorHandler. Open blocks for two requests, and ends with ctx, or up to 10 seconds
-// later. If it returns an error of the connection, it may have taken over nevertheless: call it again.
-// It returns an error that wraps ErrFenced, and has the remedy, if the server knows a higher token. It
-// also returns an error if the server may evict any key to make room (a maxmemory-policy that begins
-// with allkeys-), provided that the server shows its configuration.
+// If the server does not have all parts of the store, Open begins an empty one, and reports a *MissingError
+// to Options.ErrorHandler. Open blocks for two requests. When ctx ends, it returns within 10 seconds. If it
+// returns an error of the connection, it may have taken over nevertheless: call it again. If the server knows
+// a higher token, Open returns an error that wraps ErrFenced and has the remedy. It also returns an error if
+// the server shows that it may evict any key to make room (a maxmemory-policy that begins with allkeys-), or
+// if an argument cannot be used.
 func Open(ctx context.Context, client valkey.Client, example runtime.Object, opts Options) (*Store, error) {
 	s, err := open(ctx, client, example, opts)
 	if err != nil {
@@ -98,8 +97,8 @@ func open(ctx context.Context, client valkey.Client, example runtime.Object, opt
 	return s, s.take(ctx)
 }
 
-// checkPolicy returns an error if the server may evict any key. Other policies evict only keys that
-// expire, and those of a Store do not.
+// checkPolicy returns an error if the server may evict any key. Other policies evict only keys that expire,
+// and the keys of a Store do not expire.
 func (s *Store) checkPolicy(ctx context.Context) error {
 	const name = "maxmemory-policy"
 	config, err := do(ctx, s.client, s.client.B().ConfigGet().Parameter(name).Build()).AsStrMap()
@@ -141,16 +140,15 @@ func (s *Store) take(ctx context.Context) error {
 // ObjectType returns the type of the example that was given to [Open]. It does not block.
 func (s *Store) ObjectType() reflect.Type { return s.codec.Type() }
 
-// String returns the store's keys and writer, as the page of package debug shows them. It does not
-// block.
+// String returns the store's keys, writer and token, for the page of package debug. It does not block.
 func (s *Store) String() string {
 	return fmt.Sprintf("valkey %s* written by %s with token %d", s.place.prefix, s.opts.Writer, s.opts.Token)
 }
 
-// Run calls run, which is the Run of an informer over this Store or of a group with it, with a ctx that ends when
-// a call of the Store has found that it can write no longer. After that, Run still calls run, with a ctx that has
-// ended. It blocks until run returns. It returns the error of run, or an error that
-// wraps ErrFenced or ErrLost if that is why run has ended.
+// Run calls run, which is the Run of an informer over this Store or of a group with it. The ctx of run ends
+// with ctx, and when a call has found that the Store can no longer write. If that has happened before, Run
+// still calls run, with a ctx that has ended. Run blocks until run returns. It returns the error of run. If
+// the Store can no longer write, the error also wraps ErrFenced or ErrLost.
 func (s *Store) Run(ctx context.Context, run func(context.Context) error) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -159,8 +157,8 @@ func (s *Store) Run(ctx context.Context, run func(context.Context) error) error 
 	return errors.Join(run(ctx), s.Err())
 }
 
-// Err returns an error that wraps ErrFenced or ErrLost if a call has found that the Store can write no longer,
-// and nil otherwise. It does not block, and does not ask the server.
+// Err returns an error that wraps ErrFenced or ErrLost if a call has found that the Store can no longer
+// write, and nil otherwise. It does not block, and does not ask the server.
 func (s *Store) Err() error {
 	if s.alive.Err() == nil {
 		return nil
@@ -168,7 +166,7 @@ func (s *Store) Err() error {
 	return context.Cause(s.alive)
 }
 
-// judge ends the Store if an error demands it, and returns the error.
+// judge returns err. If err wraps ErrFenced or ErrLost, it also ends the Store.
 func (s *Store) judge(err error) error {
 	if errors.Is(err, ErrFenced) || errors.Is(err, ErrLost) {
 		s.end(fmt.Errorf("valkey: %s: %w", s.place.prefix, err))

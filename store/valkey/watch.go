@@ -17,11 +17,15 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// WatchWithContext watches from the version in opts on, which must be one that a list or a watch has
-// had; without one it returns the error 400. It blocks for one request, for up to 10 seconds. If the store has
-// no version now, or one before that in opts, it returns the error 429. The watch ends after opts.TimeoutSeconds (0 or less: never), with ctx,
-// with an error of the server, and with the error 410 if the log does not have all changes any more. It
-// sends a bookmark, if opts allows bookmarks, when the store has reached a version without a change.
+// WatchWithContext watches from the version in opts on, which must be a version that a list or a watch
+// has returned. It blocks for one request, for up to 10 seconds. It returns the error 400 if opts has
+// no version, has a selector or asks for initial events, and 410 if the log lacks changes after the
+// version. If the server cannot be read, or the store has no version now or an older one than the
+// informer, it returns the error 429.
+//
+// The watch ends after opts.TimeoutSeconds (0 or less means never), when ctx ends or Stop is called, on
+// an error of the server, and with the error 410 if the log no longer has all changes. If opts allows
+// bookmarks, it sends a bookmark when the store has reached a version without a change.
 func (s *Source) WatchWithContext(ctx context.Context, opts metav1.ListOptions) (watch.Interface, error) {
 	if opts.LabelSelector != "" || opts.FieldSelector != "" {
 		return nil, apierrors.NewBadRequest("valkey: a Source has no selectors: it watches all objects of the store")
@@ -53,10 +57,11 @@ func (s *Source) WatchWithContext(ctx context.Context, opts metav1.ListOptions) 
 	return f, nil
 }
 
-// longest is the longest time that a timer can count.
+// longest is the longest duration that a timer can have.
 const longest time.Duration = math.MaxInt64
 
-// later returns an error that makes an informer watch again from where it is. After 503 it would list.
+// later returns an error that makes an informer watch again from its version. After the error 503 it
+// would list.
 func later(err error) error {
 	if status := apierrors.APIStatus(nil); errors.As(err, &status) || errors.Is(err, context.Canceled) {
 		return err
@@ -88,7 +93,7 @@ func (s *Source) begins(h head, version uint64) error {
 type follower struct {
 	source    *Source
 	log       string
-	session   string // that wrote what the watcher has
+	session   string // the session that wrote what the watcher has
 	at        id     // of the last entry that was sent
 	told      uint64 // the version that the watcher has
 	bookmarks bool
@@ -102,18 +107,18 @@ type follower struct {
 
 func (f *follower) ResultChan() <-chan watch.Event { return f.events }
 
-// Stop ends the watch, and waits until it has ended.
+// Stop ends the watch, and blocks until it has ended.
 func (f *follower) Stop() {
 	f.cancel()
 	f.running.Wait()
 }
 
-// patienceForEntries is how long one request waits for entries. Then the follower looks whether the
-// log is still the same.
+// patienceForEntries is how long one request waits for entries. After that, the follower checks whether
+// the log is still the same.
 const patienceForEntries = 2 * time.Second
 
-// run sends what the log has, until it cannot. An error of the server ends the watch: the next one
-// says what is wrong.
+// run sends the entries of the log until the watch ends. An error of the server ends the watch. The
+// next watch returns the reason.
 func (f *follower) run() {
 	defer close(f.events)
 	defer f.cancel()
@@ -135,7 +140,7 @@ func (f *follower) run() {
 	}
 }
 
-// follow sends the entries of a log. It returns false if the watch has ended.
+// follow sends the entries in h. It returns false if the watch has ended.
 func (f *follower) follow(h head) bool {
 	switch {
 	case h.log != f.log:
@@ -213,7 +218,8 @@ func (s *Source) reach(log, session string, version uint64) {
 	}
 }
 
-// pause waits for the writer. It returns false if the watch has ended.
+// pause waits before the follower looks at the writer's state again. It returns false if the watch has
+// ended.
 func (f *follower) pause() bool {
 	select {
 	case <-time.After(patienceForEntries):
@@ -223,8 +229,8 @@ func (f *follower) pause() bool {
 	}
 }
 
-// wait waits until the log may have more. It returns false if the watch has ended, or if the server
-// does not answer.
+// wait blocks until the log may have more entries. It returns false if the watch has ended, or if the
+// server does not answer.
 func (f *follower) wait() bool {
 	// The client ignores the end of a ctx that has a deadline until a blocking command has returned.
 	ctx, cancel := context.WithCancel(f.ctx)

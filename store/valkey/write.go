@@ -19,14 +19,14 @@ import (
 	"github.com/customcacheinformer/informer/store/internal/stored"
 )
 
-// maxBytes limits one write. The server does nothing else meanwhile. An informer applies the halves of
-// a write that is refused for its size.
+// maxBytes limits one write, because the server does nothing else during the write. If a write is
+// refused for its size, an informer applies it in two halves.
 const maxBytes = 32 << 20
 
 type change struct {
 	key     string
 	uid     types.UID
-	version uint64 // of the object, 0 if it has none that is a number
+	version uint64 // of the object; 0 if it is not a number
 	payload string // the encoded object
 	remove  bool   // remove the object
 	bury    bool   // keep the payload as a tombstone
@@ -36,11 +36,11 @@ type change struct {
 type batch struct {
 	changes  []change
 	forget   []string
-	keeps    bool // the bookmark and the log stay
+	keeps    bool // the bookmark and the log stay as they are
 	bookmark string
 }
 
-// changeOf returns a change of the informer as one of the server. All of its errors are permanent.
+// changeOf converts a change of the informer. All of its errors wrap informer.ErrPermanent.
 func (s *Store) changeOf(from informer.Change) (change, error) {
 	payload, err := stored.Encode(s.codec, from)
 	if err != nil {
@@ -52,7 +52,7 @@ func (s *Store) changeOf(from informer.Change) (change, error) {
 	}, nil
 }
 
-// tombstone returns the name of a tombstone, which is different for each key and UID.
+// tombstone returns the name of a tombstone. It is different for each key and UID.
 func tombstone(key string, uid types.UID) string {
 	return strconv.Itoa(len(key)) + ":" + key + string(uid)
 }
@@ -66,7 +66,7 @@ func keyOf(name string) string {
 	return rest[:n]
 }
 
-// write makes the changes of a batch, all or none.
+// write makes all changes of a batch or none.
 func (s *Store) write(ctx context.Context, b batch) error {
 	select {
 	case s.writer <- struct{}{}:
@@ -104,8 +104,8 @@ func (s *Store) write(ctx context.Context, b batch) error {
 	}
 }
 
-// grace is how long a write goes on for its answer when its ctx has ended. Without it, hardly any write
-// under way would have a known outcome.
+// grace is how long a write waits for its answer after its ctx has ended. Without it, the outcome of a
+// write under way would almost never be known.
 const grace = time.Second
 
 func (s *Store) send(ctx context.Context, args []string) (valkey.ValkeyMessage, error) {
@@ -127,7 +127,7 @@ func (s *Store) send(ctx context.Context, args []string) (valkey.ValkeyMessage, 
 	return run(late, s.client, s.place, applyScript, args...)
 }
 
-// otherCall returns the last write of the server if an error shows that it is not the expected one.
+// otherCall returns the last write that the server has, if err means that it is not the expected one.
 func otherCall(err error) (call string, other bool) {
 	reply, ok := valkey.IsValkeyErr(err)
 	if !ok {
@@ -137,8 +137,8 @@ func otherCall(err error) (call string, other bool) {
 }
 
 // plan returns the arguments of the script that makes the changes of a batch, and the position after
-// them. They depend on the batch and on the present position alone, so that a call that is repeated
-// is the same call.
+// them. They depend only on the batch and the present position, so that a repeated call is the same
+// call.
 func (s *Store) plan(b batch) (next position, args []string) {
 	next = s.at
 	next.written++
@@ -180,9 +180,9 @@ func (s *Store) callOf(written string, args []string) string {
 	return hex.EncodeToString(hash.Sum(nil)[:16])
 }
 
-// extend returns the ids of the entries that a batch adds to the log if it leads from one state of the
-// source to a later one. It reports false if the batch does not: during a list, objects come in the
-// order of their keys.
+// extend returns the ids of the entries that a batch adds to the log, if the batch leads from one
+// state of the source to a later one. Otherwise ok is false. During a list it is false, because
+// objects come in the order of their keys.
 func (p *position) extend(b batch) (ids []string, ok bool) {
 	version, next := parseVersion(b.bookmark), *p
 	if p.version == 0 || version < p.version {
@@ -207,7 +207,8 @@ func (p *position) extend(b batch) (ids []string, ok bool) {
 	return ids, true
 }
 
-// restart ends the log, and begins another one if the objects are a state of the source after the batch.
+// restart ends the log. If the objects are a state of the source after the batch, it begins another
+// log.
 func (p *position) restart(b batch, session string) (args []string) {
 	if p.log != "" {
 		args = []string{"restart"}
