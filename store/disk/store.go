@@ -19,11 +19,11 @@ var _ informer.DurableIndexer = (*Store)(nil)
 //
 // Errors name the operation and the key, if there is one. A write that can never succeed
 // returns an error that wraps informer.ErrPermanent, and has no effect. Such a write has an
-// object of another type, an object that cannot be encoded or not be decoded again, one that
-// takes more than 32 MiB, a key that is empty or longer than 16 KiB, or an object for which
-// an index function returns an error. Errors of the operating system, such as a full disk,
-// are wrapped; the call may be repeated. Other errors wrap ErrDamaged, ErrClosed or the
-// error of ctx.
+// object that is of another type, cannot be encoded or decoded again, takes more than 32
+// MiB, or for which an index function returns an error; an empty key or one longer than 16
+// KiB; or a UID longer than 1 KiB. Errors of the operating system, such as a full disk, are
+// wrapped; the call may be repeated. Other errors wrap ErrDamaged, ErrClosed or the error
+// of ctx.
 type Store struct {
 	*database
 	codec objectCodec
