@@ -11,7 +11,7 @@ import (
 	"github.com/customcacheinformer/informer"
 )
 
-// durableChecks are for an informer.Durable.
+// durableChecks are the checks of an informer.Durable.
 var durableChecks = []check{
 	{"has no bookmark and no tombstones at first", "An informer that finds a bookmark does not list.", beginsEmpty},
 	{"applies changes in their order and sets the bookmark", whyApply, appliesInOrder},
@@ -120,7 +120,8 @@ func appliesAnything(c *checker) {
 	c.wantModel(m)
 }
 
-// Keys that an informer may give to objects whose namespace and name are the same.
+// These are keys that an informer may give to objects whose namespace and name are the
+// same.
 const eastA, westA = "east|default/a", "west|default/a"
 
 func keepsKeys(c *checker) {

@@ -30,7 +30,7 @@ func (c *checker) histories(n int, run func(c *checker, random *rand.Rand)) {
 	}
 }
 
-// few are the keys of histories. There are few, so that many changes hit each of them.
+// few are the keys of histories. There are few keys, so that many changes hit each of them.
 var few = []string{"a", "default/a", "default/b", "default/a-b", "other/a", "default/system:c"}
 
 func plainHistories(c *checker) {
@@ -99,7 +99,7 @@ func (h *chronicle) note() {
 	h.past = append(h.past, &moment{h.now.clone(), maps.Clone(h.known)})
 }
 
-// step does one thing at random.
+// step does one random thing.
 func (h *chronicle) step() {
 	h.Helper()
 	switch n := h.random.IntN(20); {
@@ -125,7 +125,7 @@ func (h *chronicle) next() string {
 	return strconv.Itoa(h.version)
 }
 
-// applySome applies changes as an informer would, sometimes twice.
+// applySome applies random changes as an informer would, sometimes twice.
 func (h *chronicle) applySome() {
 	h.Helper()
 	var changes []informer.Change
@@ -164,7 +164,8 @@ func (h *chronicle) forgetSome() {
 	h.forget(h.now, some)
 }
 
-// crash crashes the store and continues with the state left, which must be an earlier state.
+// crash crashes the store, and continues with the state that is left. This must be a state
+// that the store had before.
 func (h *chronicle) crash() {
 	h.Helper()
 	if h.durable.Crash == nil {
@@ -175,7 +176,8 @@ func (h *chronicle) crash() {
 	h.now, h.known, h.past = found.model, found.known, nil
 }
 
-// findMoment returns the moment whose state the store holds after a crash.
+// findMoment returns the moment whose state the store has after a crash. It ends the check
+// with a failure if there is none.
 func (h *chronicle) findMoment() *moment {
 	h.Helper()
 	state := h.readModel()

@@ -7,7 +7,8 @@ import (
 	"github.com/customcacheinformer/informer"
 )
 
-// indexerChecks are for a cache.Indexer and an informer.DurableIndexer. An informer uses their indexes.
+// indexerChecks are the checks of a cache.Indexer and an informer.DurableIndexer, whose
+// indexes an informer uses.
 var indexerChecks = []check{
 	{"finds by the indexes that it had while it was empty", whyIndexes, func(c *checker) { findsByIndex(c, false) }},
 	{"finds by the indexes that it got when it was filled", "Handlers and controllers add indexes while the informer runs.", func(c *checker) { findsByIndex(c, true) }},
@@ -25,7 +26,7 @@ var indexerChecks = []check{
 const whyIndexes = "ByIndex of the informer and of the SharedIndexInformer returns the store's answer."
 
 // byVersion indexes by the resourceVersion. byTags indexes by the UID, and puts every object
-// under "all"; objects of version 7 have no values in it.
+// under "all", but gives no values to objects of version 7.
 var (
 	byVersion = cache.IndexFunc(func(obj any) ([]string, error) {
 		object, err := meta.Accessor(obj)
@@ -45,7 +46,8 @@ var (
 
 func (c *checker) indexer() indexes { return c.store.indexes() }
 
-// clientGo returns the store as a cache.Indexer. It ends the check if the store is none.
+// clientGo returns the store as a cache.Indexer. If the store is not a cache.Store, it skips
+// the rest of the check.
 func (c *checker) clientGo() cache.Indexer {
 	p, ok := c.store.(plain)
 	if !ok {
@@ -88,7 +90,8 @@ func (c *checker) wantIndexed(index, value string, objs ...informer.AnyObject) {
 	}
 }
 
-// wantValues fails the check unless an index has exactly these values.
+// wantValues fails the check unless an index has exactly these values. It checks nothing for
+// an informer.DurableIndexer.
 func (c *checker) wantValues(index string, values ...string) {
 	c.Helper()
 	if p, ok := c.indexer().(plainIndexes); ok {

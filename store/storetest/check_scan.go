@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// scanChecks are for the Scan of an informer.Durable.
+// scanChecks are the checks of Scan of an informer.Durable.
 var scanChecks = []check{
 	{"gives everything once and in order, whatever the size of the pages", whyPages, pagesOfAnySize},
 	{"gives what comes after a key, also if that is not there", "The object that ended a page may be deleted before the next page is asked for.", scansAfter},
@@ -97,7 +97,8 @@ func scansSnapshots(c *checker) {
 	c.same("Scan, after the caller has changed its slice", []string{describe(c.object("default/a", 3))}, describeEach(c.page("", 5)))
 }
 
-// A store may answer although its ctx has ended, but then the answer must be complete.
+// scansWithoutCtx checks Scan with a ctx that ends. Scan may return objects nevertheless,
+// but then all of them.
 func scansWithoutCtx(c *checker) {
 	c.add(c.odd()...)
 	want := describeEach(c.page("", 1000))

@@ -13,7 +13,7 @@ import (
 	"github.com/customcacheinformer/informer"
 )
 
-// storeChecks are for every store.
+// storeChecks are the checks of every cache.Store.
 var storeChecks = []check{
 	{"finds what was added under its key", "An informer asks by key whether an object exists. If it does not find the object, it adds it again at every relist.", findsByKey},
 	{"says that what is not there is not there", "An error is not an absence: the informer would retry forever, and watchers would get no event.", absentIsNoError},
@@ -30,7 +30,7 @@ var storeChecks = []check{
 	{"is right after any history", "All of the above, in any order.", plainHistories},
 }
 
-// objectChecks are those of storeChecks that an informer.Durable must pass, too.
+// objectChecks are the storeChecks that an informer.Durable must pass, too.
 var objectChecks = slices.DeleteFunc(slices.Clone(storeChecks), func(c check) bool {
 	return !slices.Contains([]string{
 		"finds what was added under its key", "keeps the last state of an object", "does not find what was deleted", "returns what it was given",
@@ -38,7 +38,7 @@ var objectChecks = slices.DeleteFunc(slices.Clone(storeChecks), func(c check) bo
 })
 
 // odd returns objects with keys that may break a store: cluster-scoped keys, keys of RBAC with
-// colons, long keys, and keys whose order is not that of namespace and name.
+// colons, long keys, and keys that are sorted differently than their namespaces and names.
 func (c *checker) odd() []informer.AnyObject {
 	var objs []informer.AnyObject
 	for _, namespace := range []string{"", "a/", "a-b/", "default/", strings.Repeat("n", 63) + "/"} {
@@ -214,14 +214,14 @@ func bearsBookmarks(c *checker) {
 	c.want(c.object("default/a", 2))
 }
 
-// writesWhileRead adds the objects of throughout, and then calls write again and again while
-// goroutines call all of readers, each at least three times.
+// writesWhileRead adds the objects of throughout. Then it calls write again and again while
+// goroutines call the readers, until each reader was called at least three times.
 func (c *checker) writesWhileRead(throughout []informer.AnyObject, write func(i int), readers ...func()) {
 	c.Helper()
 	c.add(throughout...)
 	var done atomic.Bool
 	var all sync.WaitGroup
-	var late atomic.Int64 // readers that were not called three times yet
+	var late atomic.Int64 // how many readers were not called three times yet
 	late.Store(int64(len(readers)))
 	for _, read := range readers {
 		all.Go(func() {
@@ -241,8 +241,8 @@ func (c *checker) writesWhileRead(throughout []informer.AnyObject, write func(i 
 	}
 }
 
-// comesAndGoes returns a writer for writesWhileRead. It updates the objects of throughout, and
-// adds and deletes a few others.
+// comesAndGoes returns a function write for writesWhileRead. It updates the objects of
+// throughout, and adds and deletes a few others.
 func (c *checker) comesAndGoes(throughout []informer.AnyObject) func(i int) {
 	return func(i int) {
 		c.update(c.object(keyOf(throughout[i%len(throughout)]), i+100))
@@ -250,7 +250,7 @@ func (c *checker) comesAndGoes(throughout []informer.AnyObject) func(i int) {
 	}
 }
 
-// comeOrGo deletes the object with the key of obj if there is one; otherwise it adds obj.
+// comeOrGo deletes the object with the key of obj if there is one. Otherwise it adds obj.
 func (c *checker) comeOrGo(obj informer.AnyObject) {
 	c.Helper()
 	_, exists, err := c.store.get(keyOf(obj))
@@ -264,7 +264,8 @@ func (c *checker) comeOrGo(obj informer.AnyObject) {
 	}
 }
 
-// throughout returns objects whose keys lie between those of comesAndGoes.
+// throughout returns objects whose keys lie between the keys that comesAndGoes adds and
+// deletes.
 func (c *checker) throughout() []informer.AnyObject {
 	var objs []informer.AnyObject
 	for i := range 20 {
@@ -273,7 +274,8 @@ func (c *checker) throughout() []informer.AnyObject {
 	return objs
 }
 
-// wantThroughout fails the check unless the call what has returned each key of throughout once.
+// wantThroughout fails the check unless keys has the key of each object of throughout once.
+// what is the call that has returned keys.
 func (c *checker) wantThroughout(what string, throughout []informer.AnyObject, keys []string) {
 	c.Helper()
 	count := map[string]int{}

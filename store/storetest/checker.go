@@ -67,13 +67,13 @@ func (c *checker) rounds(n int) int {
 	return n
 }
 
-// object returns an object with that key and version. The checks distinguish the states of an object
-// apart by the version. The UID depends only on the key.
+// object returns an object with this key and version. The checks tell the states of an
+// object apart by the version. The UID depends only on the key.
 func (c *checker) object(key string, version int) informer.AnyObject {
 	return c.incarnation(key, "1", version)
 }
 
-// incarnation is like object, but the UID depends on number too.
+// incarnation is like object, but the UID also depends on number.
 func (c *checker) incarnation(key, number string, version int) informer.AnyObject {
 	c.Helper()
 	namespace, name, err := cache.SplitMetaNamespaceKey(key)
@@ -151,7 +151,7 @@ func (c *checker) kept(key string) informer.AnyObject {
 	return c.get(key).(informer.AnyObject)
 }
 
-// wantAbsent fails the check unless there is no object under a key, and no error.
+// wantAbsent fails the check unless get finds no object under key and returns no error.
 func (c *checker) wantAbsent(key string) {
 	c.Helper()
 	obj, exists, err := c.store.get(key)
@@ -160,7 +160,7 @@ func (c *checker) wantAbsent(key string) {
 	}
 }
 
-// page returns one page. If Scan fails, it ends the check.
+// page returns one page. It ends the check with a failure if tryPage returns an error.
 func (c *checker) page(after string, limit int) []informer.Entry {
 	c.Helper()
 	objs, err := c.tryPage(after, limit)
@@ -170,7 +170,8 @@ func (c *checker) page(after string, limit int) []informer.Entry {
 	return objs
 }
 
-// tryPage returns one page. It returns an error if the page is too large or not in order.
+// tryPage returns one page. It returns an error if Scan does, or if the page is too large
+// or not in order.
 func (c *checker) tryPage(after string, limit int) ([]informer.Entry, error) {
 	objs, err := c.lasting().Scan(c.Context(), after, limit)
 	if err != nil {
@@ -201,7 +202,8 @@ func (c *checker) tryScan(after string, limit int, between func(last string)) (a
 	}
 }
 
-// scan returns all objects, read by pages. If Scan fails, it ends the check.
+// scan returns all objects, read in pages of limit. It ends the check with a failure if
+// tryScan returns an error.
 func (c *checker) scan(limit int) []informer.Entry {
 	c.Helper()
 	all, err := c.tryScan("", limit, func(string) {})
@@ -211,7 +213,7 @@ func (c *checker) scan(limit int) []informer.Entry {
 	return all
 }
 
-// want fails the check unless the store holds exactly objs, by all ways of reading it.
+// want fails the check unless the store has exactly objs. It reads the store in all ways.
 func (c *checker) want(objs ...informer.AnyObject) {
 	c.Helper()
 	want, keys := describeAll(objs), []string{}
@@ -230,8 +232,8 @@ func (c *checker) want(objs ...informer.AnyObject) {
 	}
 }
 
-// wantEqual fails the check unless got, the result of the call how, equals the part of want
-// that the store keeps.
+// wantEqual fails the check unless got equals the part of want that the store keeps. how
+// names the call that has returned got.
 func (c *checker) wantEqual(how string, want informer.AnyObject, got any) {
 	c.Helper()
 	kept := c.Kept(want)
@@ -275,7 +277,8 @@ func (c *checker) same(what string, want, got []string) {
 	}
 }
 
-// difference describes the difference between two lists, ignoring their order.
+// difference describes how two lists differ, whatever their order. It returns "" if they
+// have the same items.
 func difference(want, got []string) string {
 	count := map[string]int{}
 	for _, w := range want {
@@ -327,7 +330,7 @@ func cut(v any) string {
 	return text
 }
 
-// describe describes an object by its key, UID and version.
+// describe returns the key, UID and version of an object.
 func describe(obj any) string {
 	object, err := meta.Accessor(obj)
 	if err != nil {

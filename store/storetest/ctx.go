@@ -12,8 +12,8 @@ type countdown struct {
 	left   atomic.Int64
 }
 
-// endsWhenAskedFor returns a ctx that ends after n calls of Err and Done. So it ends in the
-// middle of an operation, without a clock.
+// endsWhenAskedFor returns a ctx that ends after n calls of Err and Done. So it ends in
+// the middle of an operation, without a clock.
 func endsWhenAskedFor(parent context.Context, n int) context.Context {
 	ctx := &countdown{}
 	ctx.Context, ctx.cancel = context.WithCancel(parent)

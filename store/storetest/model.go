@@ -10,13 +10,13 @@ import (
 	"github.com/customcacheinformer/informer"
 )
 
-// model is the state of a Durable, or the state it should have. It holds descriptions of
-// objects.
+// model is a state of a Durable, as it is or should be. It has descriptions of objects,
+// see describe.
 type model struct {
 	bookmark   string
 	objects    map[string]string   // by key
-	tombstones map[identity]string // a faulty store may have two of one identity, see double
-	double     []string
+	tombstones map[identity]string // by key and UID
+	double     []string            // further tombstones with the same key and UID, in a faulty store
 }
 
 type identity struct {
@@ -57,7 +57,8 @@ func (m *model) forget(tombstones map[string][]types.UID) {
 	}
 }
 
-// lines describes the whole state, one item per bookmark, object and tombstone.
+// lines describes the whole state, with one item for the bookmark, each object and each
+// tombstone.
 func (m *model) lines() []string {
 	lines := []string{fmt.Sprintf("the bookmark %q", m.bookmark)}
 	for key, obj := range m.objects {
@@ -113,8 +114,8 @@ func (c *checker) readModel() *model {
 	return m
 }
 
-// wantModel ends the check with a failure unless the store has the state m. It also compares
-// the results of Get.
+// wantModel ends the check with a failure unless the store has the state m. It also
+// checks the results of Get for some objects.
 func (c *checker) wantModel(m *model) {
 	c.Helper()
 	if d := m.difference(c.readModel()); d != "" {
@@ -143,7 +144,7 @@ func describeChanges(changes []informer.Change, bookmark string) string {
 	return fmt.Sprintf("[%s] with the bookmark %q", short(all), bookmark)
 }
 
-// number returns a version as a number, or -1 if it is none.
+// number returns a version as a number, or -1 if it is not a number.
 func number(rv string) int64 {
 	n, err := strconv.ParseInt(rv, 10, 64)
 	if err != nil {

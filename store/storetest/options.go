@@ -6,44 +6,45 @@ import (
 	"github.com/customcacheinformer/informer"
 )
 
-// Options gives [Run] facts about a store that Run cannot find out. The zero value is right for
-// a store that takes any object.
+// Options has facts about a store that [Run] cannot find out. The zero value is right for a
+// store that accepts any object.
 type Options struct {
 	// Object returns a new object of the type that the store keeps, with that namespace ("" if
 	// cluster-scoped) and name. The suite sets the rest of the metadata. Fill the rest of the
-	// object too, or the suite cannot notice that the store drops it. A store that decodes its
-	// objects needs Object. Defaults to a *metav1.PartialObjectMetadata.
+	// object too, or the suite cannot notice that the store drops it. A store that accepts only one
+	// type needs Object. Defaults to returning a *metav1.PartialObjectMetadata.
 	Object func(namespace, name string) informer.AnyObject
 
 	// Kept returns the part of an object that the store keeps: the object itself, or another
-	// object with less in it. It must not change its argument. Namespace, name, UID and
-	// resourceVersion must be kept. Defaults to the whole object.
+	// object with less in it. It must not change its argument, and must keep namespace, name, UID
+	// and resourceVersion. Defaults to the whole object.
 	Kept func(informer.AnyObject) informer.AnyObject
 
-	// Seed selects the random histories. Defaults to 0.
+	// Seed chooses the random histories. Defaults to 0.
 	Seed uint64
 }
 
-// DurableOptions gives [RunDurable] facts about a store that RunDurable cannot find out. Reopen must be
+// DurableOptions has facts about a store that [RunDurable] cannot find out. Reopen must be
 // set.
 type DurableOptions struct {
-	// Object is as in [Options].
+	// Object is the same as Object of [Options].
 	Object func(namespace, name string) informer.AnyObject
 
-	// Reopen closes a store, like a program that ends well, and opens the same data again. The
-	// old store is not used any more.
+	// Reopen closes a store, like a program that ends normally, and opens the same data again. The
+	// suite does not use the old store any more. Reopen is required.
 	Reopen func(t *testing.T, s informer.Durable) informer.Durable
 
 	// Crash abandons a store without closing it, like a process that is killed, and opens the
-	// data it left. No call is under way, and the old store is not used any more. If Crash is
-	// nil, the state after a crash is not checked.
+	// data that is left. No call is under way, and the suite does not use the old store any more.
+	// Defaults to nil: the state after a crash is not checked.
 	Crash func(t *testing.T, s informer.Durable) informer.Durable
 
 	// LosesLast is true if a crash may undo the last calls. An informer can cope with that, as
-	// long as the data left is a complete earlier state; see informer.Durable for the events
-	// that it misses then. By default the effect of every call that has returned must survive.
+	// long as the data that is left is a complete earlier state; see informer.Durable for the
+	// events that it misses then. Defaults to false: the effect of every call that has returned
+	// must survive.
 	LosesLast bool
 
-	// Seed is as in [Options].
+	// Seed is the same as Seed of [Options].
 	Seed uint64
 }

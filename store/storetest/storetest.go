@@ -6,12 +6,12 @@
 //		storetest.Run(t, func(t *testing.T) cache.Store { return mystore.New(t.TempDir()) }, storetest.Options{})
 //	}
 //
-// A cache.Indexer is also checked for the requirements of that interface, and so is an
-// informer.DurableIndexer. The checks of an interface that the store lacks are skipped, and the
-// message explains which disadvantage an informer has without it.
+// If the store is also a cache.Indexer or an informer.DurableIndexer, the suite checks its indexes.
+// Otherwise it skips these checks, and the message explains what an informer lacks without the
+// interface.
 //
 // Each requirement is a subtest. If it fails, it explains why an informer has the requirement. The
-// suite does not check a process that is killed in the middle of a call. Run the tests with
+// suite does not check what happens if the process is killed in the middle of a call. Run the tests with
 // -race: some checks use the store from several goroutines.
 package storetest
 
@@ -24,11 +24,11 @@ import (
 	"github.com/customcacheinformer/informer"
 )
 
-// Run checks the stores that newStore returns, in subtests of t. newStore is called for each
-// subtest and returns an empty store; to clean up, use t.Cleanup of the t that newStore is
-// given. Run blocks until all checks have ended. Without -short it takes some seconds, and
-// longer if a write is slow, since there are some ten thousand writes. With -race it takes
-// several times as long.
+// Run checks the stores that newStore returns, in subtests of t. Run calls newStore at least once
+// for each subtest. It must return an empty store each time. To clean up, use t.Cleanup of the t
+// that newStore gets. Run blocks until all checks have ended. Without -short it takes some
+// seconds, or longer if a write is slow, because there are some ten thousand writes. With -race
+// it takes several times as long.
 func Run(t *testing.T, newStore func(t *testing.T) cache.Store, opts Options) {
 	t.Helper()
 	if opts.Kept == nil {
@@ -68,7 +68,7 @@ func RunDurable(t *testing.T, newStore func(t *testing.T) informer.Durable, opts
 	s.group(t, "Indexer", notDurableIndexer, indexerChecks)
 }
 
-// orMetadata returns the function that makes objects, by default of metadata only.
+// orMetadata returns object, or if it is nil, a function that returns objects with metadata only.
 func orMetadata(t *testing.T, object func(namespace, name string) informer.AnyObject) func(namespace, name string) informer.AnyObject {
 	if object != nil {
 		return object
@@ -91,8 +91,9 @@ const (
 	notDurableIndexer = "The store is no informer.DurableIndexer: at the start the informer reads all of its objects, to keep indexes of its own in memory."
 )
 
-// group runs the checks of one interface if the store has it. without is what a store loses
-// without indexes; if without is empty, all stores must pass.
+// group runs the checks of one interface. If without is not empty, it skips them for a store
+// without indexes, and without says what such a store lacks. If without is empty, all stores must
+// pass.
 func (s *suite) group(t *testing.T, name, without string, checks []check) {
 	t.Helper()
 	t.Run(name, func(t *testing.T) {

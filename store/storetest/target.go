@@ -11,7 +11,7 @@ import (
 	"github.com/customcacheinformer/informer"
 )
 
-// target is a store of either kind, for the checks that both must pass.
+// target is a store of either kind, for the checks that both kinds must pass.
 type target interface {
 	add(obj informer.AnyObject) error
 	update(obj informer.AnyObject) error
@@ -51,7 +51,8 @@ func (p plainIndexes) ByIndex(_ context.Context, name, value string) ([]informer
 	return entriesOf(objs), err
 }
 
-// entriesOf returns objects with the keys that client-go makes of them. A value that is no API object has none.
+// entriesOf returns objects with the keys that client-go makes of them. A value that is not
+// an API object becomes an empty Entry.
 func entriesOf(objs []any) []informer.Entry {
 	entries := make([]informer.Entry, 0, len(objs))
 	for _, raw := range objs {
@@ -64,7 +65,7 @@ func entriesOf(objs []any) []informer.Entry {
 	return entries
 }
 
-// lasting is an informer.Durable, which the checks of every store write by Apply and Forget.
+// lasting is an informer.Durable as a target. Its writes call Apply and Forget.
 type lasting struct {
 	informer.Durable
 	ctx context.Context
