@@ -10,9 +10,9 @@ import (
 // goroutine, must not change the objects, and should not block.
 //
 // A [Source] with several Changes lets an update pass if any of them returns true. Without a Change,
-// every update passes. Some events always pass: added and deleted objects, resyncs, updates of an
-// object that is being deleted (the owners of its finalizers must act then, one after the other), and
-// an update that was merged from several ([informer.Event].Merged).
+// every update passes. Some events always pass: added and deleted objects, resyncs, and updates that
+// were merged from several ([informer.Event].Merged). So do updates of an object that is being
+// deleted, because the owners of its finalizers must act then, one after the other.
 type Change func(before, after metav1.Object) bool
 
 // Generation is a [Change] that lets an update pass if metadata.generation has changed. The API server

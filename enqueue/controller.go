@@ -28,20 +28,21 @@ const defaultStandbyDeletes = 100_000
 var ErrStandbyDeletesDropped = errors.New("too many deletes on standby, the oldest are dropped")
 
 // Controller owns a queue, the watchers that put keys into it, and the workers that call a reconcile
-// function for each key. It is a member of an [informer.Group], which starts and stops it and shows its
-// Health. [NewController] makes one. Its methods may be called from any goroutine. It must not be
+// function for each key. It is a member of an [informer.Group], which starts and stops it and shows
+// its Health. [NewController] makes one. Its methods may be called from any goroutine. It must not be
 // copied.
 //
 // A Controller loses no delete of an informer over an [informer.Durable]. A delete counts as handled
-// when, for each key that it led to, a call that began after the key was queued has returned nil and
-// asked for no other call, or has returned an error that wraps [informer.ErrPermanent]. Until then the
-// store keeps its tombstone, and the controller is told of the delete again after a restart or a crash.
-// A delete that leads to no key is handled at once. reconcile sees only the key. So if the object was
-// created again, a success for its key counts for the delete, too.
+// when a call has succeeded for each key that it led to. The call must have begun after the key was
+// queued. It succeeds if it returns nil and asks for no other call, or if it returns an error that
+// wraps [informer.ErrPermanent]. Until then the store keeps its tombstone, and the controller is told
+// of the delete again after a restart or a crash. A delete that leads to no key is handled at once.
+// reconcile sees only the key. So if the object was created again, a success for its key counts for
+// the delete, too.
 //
 // If reconcile asks for another call after every success, such as once an hour, no delete is ever
-// handled, and the store keeps all tombstones. To have keys reconciled from time to time, give a source
-// a ResyncPeriod with [Source.With].
+// handled, and the store keeps all tombstones. To have keys reconciled from time to time, give a
+// source a ResyncPeriod with [Source.With].
 type Controller[K comparable] struct {
 	hooks
 	opts      Options

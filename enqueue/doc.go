@@ -38,9 +38,9 @@
 //	INFO   The workers cannot stop until calls return
 //	       names the keys of calls that do not return after a stop
 //
-// A wait for the informers or for the election that lasts longer than 30 s is logged like that of
-// informer.WaitForSync: "late" names the things that are missing, and "reason" the failure that
-// is in the way, if one is known.
+// A wait for the informers or for the election that lasts longer than 30 s is logged like a wait of
+// informer.WaitForSync. "late" names the things that are missing, and "reason" is why, if that is
+// known.
 //
 // # Example
 //

@@ -33,9 +33,8 @@ type Owners struct {
 
 	// All chooses whether all owners of the kind count. Defaults to false: only the owner that is
 	// the controller counts, and an object has at most one. With All, a client that may write an
-	// object decides how many keys each of its events puts into the queue: tens of thousands of
-	// references fit into one object, and their owners need not exist. An event queues each key
-	// once.
+	// object decides how many keys each of its events queues. Tens of thousands of references fit
+	// into one object, and their owners need not exist. An event queues each key once.
 	All bool
 
 	// ClusterScoped must be true if the owners have no namespace, because an owner reference does

@@ -73,8 +73,8 @@ type Options struct {
 	// of a CallTimeout. The worker calls it with the ctx of the failed call, and waits for it. Several
 	// workers may call it at once. It is not called if reconcile returns the error of its ctx after a
 	// stop, or after the lease is lost. Nor is it called for a conflict (apierrors.IsConflict) without
-	// a failure of the key just before it, unless the key is given up: reconcile has used a state that
-	// was not the newest, and the next attempt usually works.
+	// a failure of the key just before it, unless the key is given up. In that case reconcile has used
+	// a state that was not the newest, and the next attempt usually works.
 	//
 	// ErrorHandler also gets an error that wraps [ErrStandbyDeletesDropped] when the first deletes are
 	// dropped (see StandbyDeletes), and an error for the first key of the wrong scope (see [Owns]).
@@ -82,9 +82,9 @@ type Options struct {
 	// otherwise to logging the error.
 	ErrorHandler func(ctx context.Context, err error)
 
-	// Reads are the other informers that reconcile reads, those that are not a Source of the
-	// controller. They may also be other members of a group. The workers start only when WaitForSync
-	// of each has returned nil. Defaults to none.
+	// Reads are informers, or other members of a group, that reconcile reads and that are not a Source
+	// of the controller. The workers start only when WaitForSync of each has returned nil. Defaults to
+	// none.
 	Reads []informer.Member
 
 	// Elected is closed when the program becomes the leader. Until then the controller is on standby:

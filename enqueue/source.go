@@ -100,8 +100,8 @@ func watches[T informer.Object, K comparable](function string, inf *informer.Cus
 	return s
 }
 
-// InClusters returns the source of the keys of s with their clusters, for a controller over an [informer.Clusters]: an event of a
-// cluster leads to keys of that cluster. s is the result of [For] or [Owns].
+// InClusters returns a source like s whose keys have clusters, for a controller over an [informer.Clusters]. An event of a cluster
+// leads to keys of that cluster. s must be the result of [For] or [Owns].
 //
 //	controller, err := enqueue.NewController(reconcile, enqueue.Options{Name: "deployment", Workers: 8},
 //		enqueue.InClusters(enqueue.For(deployments.CustomCacheInformer)),
@@ -136,7 +136,7 @@ func WatchesIn[T informer.Object, K comparable](inf *informer.CustomCacheInforme
 	return watches("WatchesIn", inf, keys, keys == nil, changes)
 }
 
-// mapRetry decides about events for which the function of a Watches has failed.
+// mapRetry is the default Retry of a Watches, for events for which its function returns an error.
 var mapRetry = informer.Backoff(100*time.Millisecond, time.Minute, 0)
 
 var (
