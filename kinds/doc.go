@@ -1,4 +1,4 @@
-// Package kinds reads kinds that come and go while a program runs: those of CRDs, of aggregated APIs, and the built-in ones.
+// Package kinds reads kinds that come and go while a program runs: kinds of CRDs and of aggregated APIs, and the built-in kinds.
 //
 // A [Set] has one informer over all of its kinds, see [Set.Informer]. [Set.Acquire] adds a kind by its name, and Options.Wanted chooses
 // among all that the server offers. The set and its informer are members of an [informer.Group]:
@@ -48,7 +48,7 @@
 // # Over a Durable
 //
 // Options.Informer may have a Durable. Each start lists each kind and compares the list with the stored objects, because they may be of another
-// version. A kind of which only the Durable knows stays until it is acquired, or until [informer.Clusters.DisengageStored]. If it is
+// version. A kind that only the Durable knows stays until it is acquired, or until [informer.Clusters.DisengageStored]. If it is
 // acquired, and for 10 s neither a complete list of CRDs nor discovery has it, its objects come as deletes. A kind that only Options.Wanted asks
 // for must be acquired for that.
 //

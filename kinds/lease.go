@@ -13,9 +13,9 @@ import (
 
 // Lease keeps a kind in use, from [Set.Acquire] until Release. Its methods may be called from any goroutine.
 //
-// It is also the Reader of the kind, see [informer.Clusters.In]. Until the set reads the kind, once the kind is gone, and when nothing uses
-// it any more, Get, List and ByIndex return an error that wraps [informer.ErrNotEngaged], and All yields nothing. A kind that is Parked after
-// it was read still has its objects.
+// It is also the Reader of the kind, see [informer.Clusters.In]. Until the set reads the kind, Get, List and ByIndex return an error that
+// wraps [informer.ErrNotEngaged], and All yields nothing. The same holds once the kind is gone, or nothing uses it any more. A kind that is
+// Parked after it was read still has its objects.
 type Lease[T informer.Object] struct {
 	informer.Reader[T]
 	set *Set[T]
