@@ -26,8 +26,8 @@
 //   - insecure-skip-tls-verify, and servers with http, which show the credentials to anybody on the way.
 //   - as, as-uid, as-groups and as-user-extra, with which the program acts as another user than its credentials name.
 //
-// Only the current-context counts, with the cluster and the user that it names. Nothing stands in for a missing field: no
-// other kubeconfig, not KUBECONFIG, and not the account of the Pod. Errors, log lines and Health name fields, and never a
+// Only the current-context counts, with the cluster and the user that it names. A missing field is not taken from
+// another kubeconfig, from KUBECONFIG or from the account of the Pod. Errors, log lines and Health name fields, and never a
 // value. The address of the server is not limited: the author of a kubeconfig chooses the https servers that the program
 // sends requests to. HTTPS_PROXY and NO_PROXY of the process apply to all clusters.
 //
@@ -36,7 +36,7 @@
 // With each kubeconfig, a follower gets a UID. The same UID as before means the same cluster, with new credentials or another
 // address. Another UID means that another cluster has taken over the name. The UID is a hash of the address and the CA at
 // the time when the cluster was engaged. It is not the UID of the namespace kube-system, because a cluster is engaged at
-// once, also if it does not answer, and must not seem to be another one because it has not answered at a start.
+// once, even if it does not answer. A cluster that does not answer at a start must not seem to be another one.
 //
 // The Provider reads the UID of kube-system in the background, with pauses from 1 to 10 min until it is known. When a kubeconfig
 // has changed, it compares the clusters:
