@@ -18,8 +18,8 @@ import (
 //
 // The manager treats the informer as one of its caches. It starts the informer before any
 // controller and stops it after the last reconcile has returned. It runs the informer on every
-// replica, leader or not: an informer only reads, and a replica that becomes the leader should
-// not have to wait for a first list while no other replica is working.
+// replica, leader or not. An informer only reads, and a replica that becomes the leader should
+// not have to wait for a first list.
 //
 // A controller of package enqueue, as a member of a group, should work only on the leader: set
 // its Options.Elected to the manager's Elected channel. Then its informers are in sync on every
