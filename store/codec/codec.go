@@ -7,10 +7,10 @@
 //	…
 //	obj, err := c.Decode(encoded)
 //
-// A decoded object means the same to the API server as the encoded one, but need not be identical: an
+// A decoded object means the same to the API server as the encoded one, but may differ from it. An
 // empty map or slice may come back as nil, and a quantity in its canonical form. A store should keep
-// [Codec.Encoding], [Codec.TypeName] and [Codec.Fingerprint] with the objects, and should not read
-// objects for which these three were different.
+// the results of [Codec.Encoding], [Codec.TypeName] and [Codec.Fingerprint] with the objects, and should
+// not read objects that were stored with other results.
 package codec
 
 import (

@@ -10,9 +10,9 @@ import (
 	"reflect"
 )
 
-// fingerprint returns a text that changes when the type does: it covers the name of the type,
-// how it is made of other types, the names and tags of its fields, and the types that encode
-// themselves, all the way down. See [Codec.Fingerprint] for the reason.
+// fingerprint returns a text that changes when the type does. It covers the name of the type,
+// the types that it consists of, the names and tags of their fields, and which of these types
+// encode themselves. See [Codec.Fingerprint] for the reason.
 func fingerprint(t reflect.Type) string {
 	h := sha256.New()
 	describeType(h, t, map[reflect.Type]int{})
