@@ -20,8 +20,8 @@
 // the same type, for another namespace, asks with the same example, which does not show the
 // difference: give that informer a store in memory.
 //
-// A stored object means the same to the API server as the original, but need not be identical:
-// an empty map or slice may come back as nil, and a quantity in its canonical form.
+// A stored object means the same to the API server as the original, but may differ from it. An
+// empty map or slice may come back as nil, and a quantity in its canonical form.
 //
 // # For whom it is
 //
@@ -71,8 +71,8 @@
 // # Files that cannot be used
 //
 // Open reads the whole file before it uses it. It does not use a file of another cluster,
-// resource, namespace, selector or Version, of another type of object or of a type that has
-// other fields now, of another format, or a file that is damaged in any way. It renames and
+// resource, namespace, selector or Version, of another format, or of another type of object. A
+// type that has other fields now is another type. Nor does it use a file that is damaged in any way. It renames and
 // reports such a file, and the store begins empty: the informer lists, as at its first start.
 // So nothing in a file can keep a program from starting. An update of k8s.io/api gives many types a new
 // field, which objects stored before lack: so a type with a new field counts as another type.

@@ -58,8 +58,8 @@ func (s *Store) Resume(ctx context.Context) (bookmark string, err error) {
 // the call may be repeated.
 //
 // A transaction costs two fdatasync, however large it is. Apply does not wait for other
-// writes to share them, because there is only one writer: while one Apply syncs, arriving
-// changes queue up at the informer, and become the next Apply, of up to 1000 changes. So an
+// writes to share them, because there is only one writer. While one Apply syncs, arriving
+// changes queue up at the informer, and up to 1000 of them become the next Apply. So an
 // informer under load commits in groups, and an idle one commits at once.
 func (s *Store) Apply(ctx context.Context, changes []informer.Change, bookmark string) error {
 	b := batch{changes: make([]change, len(changes)), bookmark: bookmark}

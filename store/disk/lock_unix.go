@@ -28,8 +28,8 @@ func lockFile(path string) (*os.File, error) {
 // has removed the lock file. A file that is being written looks damaged.
 func lockToRead(f *os.File) error { return flock(f, syscall.LOCK_SH) }
 
-// unlock releases the lock on f, and closes f. Closing alone is not enough: a child process has a
-// copy of f until it begins its own program, and a lock ends when it is released or when all
+// unlock releases the lock on f, and closes f. Closing alone is not enough. A child process has
+// a copy of f until it begins its own program, and a lock ends only when it is released or all
 // copies are closed (flock(2)).
 func unlock(f *os.File) error { return errors.Join(flock(f, syscall.LOCK_UN), f.Close()) }
 

@@ -40,10 +40,11 @@ type Options struct {
 	// Indexers are passed to AddIndexers by Open. Defaults to none.
 	Indexers cache.Indexers
 
-	// ErrorHandler is called with errors that no method can return: a *SetAsideError during Open,
-	// an error if an earlier such file cannot be removed, and, once, the panic by which a damaged
-	// file was noticed. It is called from the goroutine in which the error occurred, and must not
-	// call the store. Defaults to logging with klog.
+	// ErrorHandler is called with errors that no method can return. During Open, it gets a
+	// *SetAsideError, and an error if a file that was set aside before cannot be removed. Later
+	// it gets, once, the panic that has shown that the file is damaged. It is called from the
+	// goroutine in which the error occurred, and must not call the store. Defaults to logging
+	// with klog.
 	ErrorHandler func(error)
 }
 

@@ -18,12 +18,12 @@ var _ informer.DurableIndexer = (*Store)(nil)
 // memory: each call that returns objects decodes them again, so they belong to the caller.
 //
 // Errors name the operation and the key, if there is one. A write that can never succeed
-// returns an error that wraps informer.ErrPermanent, and has no effect. Such a write has an
-// object that is of another type, cannot be encoded or decoded again, takes more than 32
-// MiB, or for which an index function returns an error; an empty key or one longer than 16
-// KiB; or a UID longer than 1 KiB. Errors of the operating system, such as a full disk, are
-// wrapped; the call may be repeated. Other errors wrap ErrDamaged, ErrClosed or the error
-// of ctx.
+// returns an error that wraps informer.ErrPermanent, and has no effect. That is so if the
+// object is of another type, cannot be encoded or decoded again, or takes more than 32 MiB;
+// or if an index function returns an error for it. The same holds for an empty key, a key
+// longer than 16 KiB, and a UID longer than 1 KiB. Errors of the operating system, such as
+// a full disk, are wrapped; the call may be repeated. Other errors wrap ErrDamaged,
+// ErrClosed or the error of ctx.
 type Store struct {
 	*database
 	codec objectCodec
