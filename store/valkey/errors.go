@@ -22,8 +22,8 @@ var (
 	ErrLost = errors.New("the server has lost a part of the store")
 )
 
-// MissingError reports that Open has found a store of which the server did not have all parts, and
-// has begun an empty one in its place. It is passed to Options.ErrorHandler, never returned.
+// MissingError reports that the server did not have all parts of a store, and that Open has begun an
+// empty store in its place. It is passed to Options.ErrorHandler, never returned.
 type MissingError struct {
 	Store string // the prefix of its keys
 	Part  string // "objects", "keys", "tombstones", "log", or "changes" if a write has stopped in the middle

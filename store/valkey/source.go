@@ -29,16 +29,16 @@ var _ cache.ListerWatcherWithContext = (*Source)(nil)
 //	pods, err := informer.NewFrom(source, informer.Options[*corev1.Pod]{})
 //
 // [NewSource] makes one. Each informer needs its own Source. It must not be copied. The informer gets
-// every change, in the order in which the API server made them, with the API server's versions. A delete
-// has the last version that the store had before it, because its own version is not known, and it may
-// come twice.
+// every change, in the order in which the API server made them, with the API server's versions. A
+// delete has the last version that the store had before it, because its own version is not known, and
+// it may come twice.
 //
-// While the writer lists, and while the server does not have all of the store, a list returns the error
-// 503, and a watch delivers nothing, so the informer keeps what it has. The same holds while the server
+// The informer keeps what it has while the writer lists, and while the server does not have all of the
+// store: a list returns the error 503, and a watch delivers nothing. The same holds while the server
 // has an older state than the informer, because a server that was behind has taken over. Then the
-// informer lists. A watch ends with the error 410 after the writer has listed again, or if the server no
-// longer keeps the changes that the informer has missed. Then the informer lists again, and finds what
-// was deleted.
+// informer lists. A watch ends with the error 410 after the writer has listed again, or if the server
+// no longer keeps the changes that the informer has missed. Then the informer lists again, and finds
+// what was deleted.
 type Source struct {
 	client valkey.Client
 	place  place

@@ -25,11 +25,11 @@ var _ informer.Durable = (*Store)(nil)
 // caller.
 //
 // Methods with a ctx wait for the server. They give up each request that reads after 10 seconds, and a write
-// when the client does. A write that can never succeed returns an error that wraps informer.ErrPermanent, and
-// has no effect. Such a write has an object that is of another type, cannot be encoded or decoded again, or
-// takes more than 32 MiB; an empty key or one longer than 16 KiB; or a UID longer than 1 KiB. ErrFenced and
-// ErrLost end the Store: all later calls return the same error, see [Store.Run]. Other errors are those of
-// ctx, of the client and of the server, such as a full memory; the call may be repeated.
+// when the client does. A write that can never succeed returns an error that wraps informer.ErrPermanent,
+// and has no effect. That is so if the object is of another type, cannot be encoded or decoded again, or
+// takes more than 32 MiB. The same holds for an empty key, a key longer than 16 KiB, and a UID longer than 1
+// KiB. ErrFenced and ErrLost end the Store: all later calls return the same error, see [Store.Run]. Other
+// errors come from ctx, the client or the server, such as a full memory. Then the call may be repeated.
 type Store struct {
 	client valkey.Client
 	place  place

@@ -22,9 +22,9 @@ import (
 //
 // LeaseToken blocks for one GET of client. It returns an error if client is nil, if the GET fails, or if
 // another process holds the Lease. holder must identify this process, not only its Pod, in which another
-// process may have run before. The number can fall, so that Open returns ErrFenced, if somebody lowers
-// spec.leaseTransitions, if etcd is restored from a backup, or if the clock of the API server was ahead
-// when the Lease was created.
+// process may have run before. The number falls if somebody lowers spec.leaseTransitions or restores
+// etcd from a backup, or if the clock of the API server was ahead when the Lease was created. Then Open
+// returns ErrFenced.
 func LeaseToken(ctx context.Context, client interface {
 	Get(ctx context.Context, name string, opts metav1.GetOptions) (*coordinationv1.Lease, error)
 }, name, holder string) (int64, error) {

@@ -23,9 +23,10 @@ import (
 // version. If the server cannot be read, or the store has no version now or an older one than the
 // informer, it returns the error 429.
 //
-// The watch ends after opts.TimeoutSeconds (0 or less means never), when ctx ends or Stop is called, on
-// an error of the server, and with the error 410 if the log no longer has all changes. If opts allows
-// bookmarks, it sends a bookmark when the store has reached a version without a change.
+// The watch ends after opts.TimeoutSeconds (0 or less means never), when ctx ends, when Stop is
+// called, and on an error of the server. It ends with the error 410 if the log no longer has all
+// changes. If opts allows bookmarks, it sends a bookmark when the store has reached a version without
+// a change.
 func (s *Source) WatchWithContext(ctx context.Context, opts metav1.ListOptions) (watch.Interface, error) {
 	if opts.LabelSelector != "" || opts.FieldSelector != "" {
 		return nil, apierrors.NewBadRequest("valkey: a Source has no selectors: it watches all objects of the store")
