@@ -29,9 +29,9 @@ func New() *Table {
 // place, so no other code may use the object, or anything that it refers to, before Share has returned. Its
 // content stays the same. If the object was shared before, Share does nothing.
 //
-// Share does nothing for a value of any other type. It does not share all parts of an object that is nested
-// more than 1,000 parts deep, or has more than half a million parts, as an object with a cycle has. A level
-// of an unstructured object is two parts deep. See [Stats.Refused].
+// Share does nothing for a value of any other type. If an object is nested more than 1,000 parts deep, or has
+// more than half a million parts, as one with a cycle has, Share leaves it, or some parts of it, as they are.
+// A level of an unstructured object is two parts deep. See [Stats.Refused].
 func (t *Table) Share(obj any) { t.walk(nil, obj) }
 
 // Measure calls Share, and returns how many bytes of memory the object has, with all that it refers to. added
@@ -52,9 +52,9 @@ func (t *Table) Measure(obj any) (bytes, added int) {
 	return bytes, added
 }
 
-// ShareUpdate is like Share for an object of which an earlier state, old, was shared before. It first takes
-// equal parts from old, which is cheaper than looking for them in the table. If old is nil or of another type,
-// ShareUpdate does the same as Share. Others may read old meanwhile.
+// ShareUpdate is like Share, for a new state of an object. old is an earlier state, which must have been
+// shared. It first takes equal parts from old, which is cheaper than looking for them in the table. If old is
+// nil or of another type, ShareUpdate does the same as Share. Other goroutines may read old during the call.
 func (t *Table) ShareUpdate(old, obj any) { t.walk(old, obj) }
 
 // Transform calls Share and returns the object. It never returns an error. It is a cache.TransformFunc, for
