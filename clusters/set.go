@@ -17,9 +17,9 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// Follower is told of the clusters that join and leave the set. A [Provider] calls its methods, from several goroutines,
-// but for one name one after the other, and only while the Provider runs. They must not block. A call that returns an
-// error is repeated after a pause, perhaps with a newer kubeconfig.
+// Follower is told of the clusters that join and leave the set. A [Provider] calls its methods from several goroutines,
+// and only while it runs. Calls for one name come one after the other. The methods must not block. A call that returns
+// an error is repeated after a pause, perhaps with a newer kubeconfig.
 type Follower interface {
 	// Engage is called for a cluster that has joined the set. The follower may change config. uid is never empty.
 	Engage(name string, config *rest.Config, uid types.UID) error
