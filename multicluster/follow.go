@@ -85,8 +85,8 @@ func (f *Follower[T]) Start(ctx context.Context) error {
 	return nil
 }
 
-// Engage makes the informer read a cluster until ctx ends. A provider calls it, at any time, but for one name one call after the
-// other. It blocks only while the Source does.
+// Engage makes the informer read a cluster until ctx ends. A provider may call it at any time. Calls for one name must come one
+// after the other. It blocks only while the Source does.
 //
 // The last Engage of a name counts, and its ctx. If cl is the same value as in the last call, only the ctx changes. If it is
 // another value, and the earlier ctx has not ended, [informer.Clusters.Replace] gets its source: with the same UID, nothing
