@@ -51,7 +51,7 @@ type Health struct {
 	// the ctx of calls that are still under way. See Options.HangTimeout.
 	Stuck time.Duration `json:"-"`
 	// Failing is how many keys have failed and have not succeeded since, including keys that were
-	// given up. It counts only the last 1000 of those.
+	// given up. Only the last 1000 keys that were given up count.
 	Failing int `json:"failing"`
 	// Failures has the keys that have been failing for the longest time, at most ten, the longest
 	// first.
@@ -68,10 +68,10 @@ type Health struct {
 	// GaveUp is how many of the Failed calls get no further attempt until an event puts their key
 	// into the queue.
 	GaveUp int `json:"gaveUp"`
-	// Took counts the calls that succeeded or failed by how long they took: Took[0] those of at most
-	// 100 µs, Took[1] those of more than that and at most 400 µs, and so on. Each limit is four
-	// times the one before. The last element counts all calls of more than 7 min. TookSum is the sum
-	// of all durations.
+	// Took counts the calls that succeeded or failed by how long they took: Took[0] counts calls of
+	// at most 100 µs, Took[1] longer calls of at most 400 µs, and so on. Each limit is four times
+	// the one before. The last element counts all calls of more than 7 min. TookSum is the sum of
+	// all durations.
 	Took    [tookLimits + 1]int `json:"-"`
 	TookSum time.Duration       `json:"-"`
 	// Deletes is how many deleted objects of a Durable wait for their keys to be reconciled. Until

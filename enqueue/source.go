@@ -76,9 +76,9 @@ func liftable[T informer.Object](function string, inf *informer.CustomCacheInfor
 // only the key of a deleted object is known, keys gets an object with nothing but that key.
 //
 // If keys returns an error, the event leads to no key. It comes again, after 100 ms at first and later after up to a minute, until
-// keys returns no error or one that wraps [informer.ErrPermanent]. With can set another Retry, but not for the objects that come
-// after an election or with a bucket of Options.Shards. Until then a Durable keeps the tombstones of all later deletes of the
-// informer. A delete that is given up after an error counts as handled.
+// keys returns no error or one that wraps [informer.ErrPermanent]. Until then a Durable keeps the tombstones of all later deletes
+// of the informer. With can set another Retry, but not for the objects that come after an election or with a bucket of
+// Options.Shards. A delete that is given up after an error counts as handled.
 func Watches[T informer.Object, K comparable](inf *informer.CustomCacheInformer[T], keys func(ctx context.Context, obj T) ([]K, error), changes ...Change) Source[K] {
 	return watches("Watches", inf, func(ctx context.Context, _ string, obj T) ([]K, error) { return keys(ctx, obj) }, keys == nil, changes)
 }
