@@ -26,9 +26,10 @@ type Lease[T informer.Object] struct {
 	watchers []*informer.Registration
 }
 
-// Acquire makes the set read a kind until all leases of an equal Kind are released. It makes no request and does not block. It may be called
-// at any time, also before Run and in a watcher's callback. The kind need not exist: its objects come when it is served. Acquire returns an
-// error that names the field if a field of kind is wrong, and an error that wraps [informer.ErrStopped] once Run of the set has ended.
+// Acquire makes the set read a kind, at least until all leases of an equal Kind are released. It makes no request and does not block. It may
+// be called at any time, also before Run and in a watcher's callback. The kind need not exist: its objects come when it is served. Acquire
+// returns an error that names the field if a field of kind is wrong, and an error that wraps [informer.ErrStopped] once Run of the set has
+// ended.
 func (s *Set[T]) Acquire(kind Kind) (*Lease[T], error) {
 	kind, err := kind.checked()
 	if err == nil && channel.Closed(s.stopped) {
