@@ -31,7 +31,7 @@
 //     that fails, a list that expires, a discovery that fails for its group or as a whole, a CRD that is not established or whose names are not
 //     accepted, and an APIService that is not available. Such a kind delays no other.
 //  4. If another version is served or preferred, the kind moves: each object comes once, as an update with [informer.OriginRelist], although its
-//     UID and its resourceVersion are the same. Metadata that is equal in both versions is not an update. A kind with Kind.Version never moves.
+//     UID and its resourceVersion are the same. Metadata that is equal in both versions is not an update. A kind with Kind.Version keeps its version.
 //  5. The last release of a kind stops its source and drops its objects, without events. No call waits for that.
 //
 // While a CRD is being deleted, its kind is Parked, and its watch continues: the API server deletes the objects one by one.
