@@ -78,10 +78,10 @@ func (s *Store) Apply(ctx context.Context, changes []informer.Change, bookmark s
 	return nil
 }
 
-// Scan returns up to limit objects whose keys come after the key after, in the order of their
-// keys. limit must be at least 1. If they are at most a thousand and take no more than 4 MiB,
-// they are the state of one moment. Otherwise they are read in several steps. Scan keeps
-// nothing between calls, and waits only for the disk.
+// Scan returns up to limit objects in the order of their keys, beginning with the first key
+// greater than after. limit must be at least 1. If they are at most a thousand and take no
+// more than 4 MiB, they are the state of one moment. Otherwise they are read in several
+// steps. Scan keeps nothing between calls, and waits only for the disk.
 func (s *Store) Scan(ctx context.Context, after string, limit int) ([]informer.Entry, error) {
 	err := errors.New("the limit is less than 1")
 	var entries []informer.Entry
