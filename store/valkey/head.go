@@ -37,8 +37,8 @@ type entry struct {
 	object string // encoded
 }
 
-// look reads up to limit entries of a log that come after the entry after. session is the session that
-// wrote when the caller looked last, or "".
+// look reads up to limit entries of a log, beginning with the first one after the id in after. session
+// is the session that wrote when the caller looked last, or "".
 func (s *Source) look(ctx context.Context, log, after string, limit int, session string) (h head, err error) {
 	reply, err := read(ctx, s.client, s.place, followScript, log, after, strconv.Itoa(limit), session)
 	if err != nil {
@@ -97,7 +97,7 @@ func (h head) ready() error {
 // that has taken over may have written other changes with the same ids. So the caller must list again.
 func (h head) wentBack(version uint64) bool { return h.lowest < version }
 
-// gone reports whether the log lacks an entry that came after the entry after.
+// gone reports whether the log lacks an entry whose id is greater than after.
 func (h head) gone(after id) bool { return h.trimmed && h.oldest.after(after) }
 
 // holds returns nil if a watch can begin at version, and otherwise an error.

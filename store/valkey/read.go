@@ -35,10 +35,10 @@ func (s *Store) Get(ctx context.Context, key string) (obj informer.AnyObject, ex
 	return obj, true, nil
 }
 
-// Scan returns up to limit objects whose keys come after the key after, in the order of their
-// keys. limit must be at least 1. If they are at most 500 and take no more than 4 MiB, they are
-// the state of one moment. Otherwise they are read in several steps. Scan keeps nothing between
-// calls.
+// Scan returns up to limit objects in the order of their keys, beginning with the first key
+// greater than after. limit must be at least 1. If they are at most 500 and take no more than 4
+// MiB, they are the state of one moment. Otherwise they are read in several steps. Scan keeps
+// nothing between calls.
 func (s *Store) Scan(ctx context.Context, after string, limit int) ([]informer.Entry, error) {
 	begin := after
 	if limit < 1 {

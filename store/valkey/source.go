@@ -35,10 +35,10 @@ var _ cache.ListerWatcherWithContext = (*Source)(nil)
 //
 // The informer keeps what it has while the writer lists, and while the server does not have all of the
 // store: a list returns the error 503, and a watch delivers nothing. The same holds while the server
-// has an older state than the informer, because a server that was behind has taken over. Then the
-// informer lists. A watch ends with the error 410 after the writer has listed again, or if the server
-// no longer keeps the changes that the informer has missed. Then the informer lists again, and finds
-// what was deleted.
+// has an older state than the informer, because a server that was behind has taken over. When the
+// server has caught up, the informer lists. A watch ends with the error 410 after the writer has listed
+// again, or if the server no longer keeps the changes that the informer has missed. Then the informer
+// lists again, and finds what was deleted.
 type Source struct {
 	client valkey.Client
 	place  place
@@ -212,9 +212,9 @@ func (s *Source) page(ctx context.Context, after string) (h head, page []string,
 	return h, page[pageHead:], h.ready()
 }
 
-// follows returns an error if h is not a later state of the same log, written by the same session, as
-// the page before. A server that has gone back may be at the same version again, with other ids in its
-// log.
+// follows returns nil if h has the same log and the same session as the page before, and no earlier
+// version. Otherwise it returns a changedError. A server that has gone back may be at the same version
+// again, with other ids in its log.
 func (l *listing) follows(h head) error {
 	switch {
 	case h.epoch != l.epoch || h.log != l.log:
