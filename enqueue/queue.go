@@ -56,8 +56,8 @@ func (q *planned[K]) Done(key K) {
 	q.TypedDelayingInterface.Done(key)
 }
 
-// Get blocks until there is a key that a worker may take. After a shutdown it still returns the keys that
-// are left, and then shutdown is true.
+// Get blocks until there is a key that a worker may take. After a shutdown it returns the keys that are
+// left, and when none is left, it returns true.
 func (q *planned[K]) Get() (key K, shutdown bool) {
 	q.ready.reserve()
 	return q.TypedDelayingInterface.Get()
