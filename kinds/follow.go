@@ -183,7 +183,7 @@ func (s *Set[T]) awaitSources(ctx context.Context) (listed <-chan struct{}) {
 	return listed
 }
 
-// learn asks discovery once. again is when discovery must be asked again even if nothing happens, or 0 if it need not be asked.
+// learn asks discovery once. again is after what time the set must ask again even if nothing happens, or 0 if it need not.
 // learn also returns an error if the answer is not complete for some groups.
 func (s *Set[T]) learn(ctx context.Context) (again time.Duration, err error) {
 	groups, lists, err := ask(ctx, s.discovery)
