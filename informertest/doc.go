@@ -8,7 +8,7 @@
 // use. [Durable] is a durable store that can crash and be reopened. [NewReader] is for
 // functions that only read.
 //
-// Everything here works inside testing/synctest, where a back-off of minutes takes no time; a
+// Everything here works inside testing/synctest, where a back-off of minutes takes no time. A
 // package that uses synctest should call [Main] from its TestMain.
 //
 // client-go's fake clientsets are sources too, through informer.ListWatch. They are handy if
@@ -25,12 +25,15 @@ package informertest
 //   - source_serve.go (with source_patch.go) and source_namespace.go answer for a whole clientset, and
 //     for one namespace
 //   - source_list.go and source_watch.go answer a LIST and a WATCH
-//   - source_faults.go and source_restore.go are what a test can make happen
-//   - source.go is the Source: its lock, the writes of a test, and its questions about the readers
+//   - source_faults.go and source_restore.go have the faults that a test can cause
+//   - source.go is the Source: its lock, and the methods with which a test writes, reads, and looks
+//     at the readers
 //   - source_query.go reads the options of a request: selectors, versions, pages
-//   - source_state.go is the objects with their versions, source_history.go are the changes of the past
-//   - source_object.go (with source_fields.go, source_generation.go, source_builtin.go) is what a
-//     source knows of objects and their kind
-//   - source_failures.go and source_requests.go are the faults at the moment, and the open watches
-//   - store.go and durable.go (with durable_contents.go) are the stores, store_faults.go their faults
-//   - faults.go holds requests and operations up
+//   - source_state.go keeps the objects with their versions, source_history.go the past changes
+//   - source_object.go (with source_fields.go, source_generation.go, source_builtin.go) has what a
+//     source knows about objects and their kind
+//   - source_failures.go keeps the current faults, source_requests.go the requests and the open
+//     watches
+//   - store.go and durable.go (with durable_contents.go) have the stores, store_faults.go their
+//     faults
+//   - faults.go delays requests and operations

@@ -31,33 +31,34 @@ var errCrashed = fmt.Errorf("the process that owned the store has crashed: %w", 
 //	next := d.Reopen()
 //	… // run another one
 //
-// With Fail instead of FailAfter it crashes before the effect. Use Resume, Scan and Tombstones
-// to look at the stored state; after a crash, call them on the store that Reopen returns.
+// With Fail instead of FailAfter, the crash comes before the third Apply takes effect. Use Resume,
+// Scan and Tombstones to look at the stored state. After a crash, call them on the store that
+// Reopen returns.
 //
-// It is always strict. The following calls have no effect and return an error that names the
+// A Durable is always strict. The following calls have no effect and return an error that names the
 // operation and the key:
 //
-//   - an Apply or Forget while another one is under way;
-//   - after an Apply that failed with any error except [informer.ErrPermanent], a
-//     different Apply before Resume is called;
+//   - an Apply or Forget while another Apply or Forget is under way;
+//   - a different Apply after an Apply that failed, until Resume is called, unless the failed Apply
+//     returned an error that wraps [informer.ErrPermanent];
 //   - a Delete, in an Apply, of an object with another UID than the stored one, unless
 //     there is a tombstone of the deleted object already;
 //   - a Scan with a limit less than 1;
 //   - an Apply of a change without a key, or of nil or an object without a name.
 //
-// Err returns the first of these errors, also those of the Durables that this one was reopened
-// from.
+// Err returns the first of these errors, including the errors of the Durables that this one was
+// reopened from.
 //
-// Fail, FailAfter and Calls use these names of operations: "resume", "scan", "apply",
-// "tombstones", "forget" and "get". The key of "scan" is the key that the scan begins after, and
-// the key of "apply" is that of the first change. Operations return the error of their ctx once it
-// has ended, also while they wait for Hang or Delay.
+// Fail, FailAfter and Calls use these names of operations: "resume", "scan", "apply", "tombstones",
+// "forget" and "get". The key of "scan" is the key that the scan begins after, and the key of
+// "apply" is that of the first change. Once its ctx has ended, an operation returns the error of
+// the ctx, even while it waits for Hang or Delay.
 //
-// It returns the same objects that were stored, not copies; the next process finds copies.
-// It is no [informer.DurableIndexer]. All methods may be called from any goroutine at any time.
-// It starts no goroutine and takes time only from package time; to use it in a
-// testing/synctest bubble, make or reopen it there. A Durable is made by [NewDurable] or
-// Reopen and must not be copied.
+// A Durable returns the same objects that were stored, not copies. The store that Reopen returns
+// has copies. A Durable does not implement [informer.DurableIndexer]. All methods may be called
+// from any goroutine at any time. It starts no goroutine and uses only the time of package time; to
+// use it in a testing/synctest bubble, make or reopen it there. [NewDurable] and Reopen make a
+// Durable. It must not be copied.
 type Durable struct {
 	informer.Durable // its operations
 	*StoreFaults
@@ -73,10 +74,11 @@ func NewDurable() *Durable {
 
 func of(d *durable) *Durable { return &Durable{d, &d.StoreFaults, d} }
 
-// Crash ends the process that owns the store. From now on every operation fails, with an
-// error that wraps [fs.ErrClosed]; operations that wait fail too, without effect. Writes that took effect stay, except those that LoseOnCrash
-// drops. Crash ends the effects of Fail, FailAfter, Hang and Delay; the functions passed to Fail and
-// FailAfter may call it. It does not block.
+// Crash ends the process that owns the store. From now on every operation returns an error that
+// wraps [fs.ErrClosed], and operations that are waiting do so too, without effect. Writes that took
+// effect stay, except those that LoseOnCrash undoes. Crash ends the effects of Fail, FailAfter,
+// FailRandomly, Hang and Delay. The functions passed to Fail and FailAfter may call it. Crash does
+// not block.
 func (d *Durable) Crash() {
 	m := d.memory
 	m.state.Lock()
@@ -88,21 +90,21 @@ func (d *Durable) Crash() {
 	m.Heal()
 }
 
-// LoseOnCrash makes a crash undo the last n of the writes that follow this call, like a store
-// that commits several writes at once: the next process finds the state before them. A write
-// is an Apply or Forget that took effect. n is 0 by default. See informer.Durable for the events
-// that an informer misses then. Writes before the call are safe: to model a process that ends well,
-// call it with 0 before Reopen. If n is not 0, each write copies a map of all stored objects, and
-// takes as long as that. It does not block.
+// LoseOnCrash makes a crash undo the last n writes after this call, like a store that commits
+// several writes at once. The next process finds the state before them. A write is an Apply or
+// Forget that took effect. n is 0 by default. [informer.Durable] says which events an informer then
+// misses. Writes before the call are safe: to model a process that ends well, call LoseOnCrash(0)
+// before Reopen. If n is not 0, each write copies the maps of all stored objects and tombstones.
+// LoseOnCrash does not block.
 func (d *Durable) LoseOnCrash(n int) {
 	d.memory.state.Lock()
 	defer d.memory.state.Unlock()
 	d.memory.lose, d.memory.past = n, nil
 }
 
-// Reopen calls Crash and returns the store as the next process finds it. The objects in it are
-// copies, and it has none of the faults of this store. Each call returns a store of its own.
-// It does not block.
+// Reopen calls Crash and returns the store as the next process finds it. The new store has copies
+// of the objects, and none of the faults of this store. Each call returns another store. Reopen
+// does not block.
 func (d *Durable) Reopen() *Durable {
 	d.Crash()
 	d.memory.state.Lock()
@@ -224,7 +226,8 @@ func (d *durable) operate(ctx context.Context, op, key string, effect func() err
 	return err
 }
 
-// alone runs an operation that must not overlap with another operation run by alone.
+// alone runs an Apply or a Forget. It refuses the operation if another Apply or Forget is under
+// way.
 func (d *durable) alone(ctx context.Context, op, key string, effect func() error) error {
 	const what = "apply or forget"
 	free := d.claim(what)

@@ -30,8 +30,8 @@ type attempt struct {
 	bookmark string
 }
 
-// allows reports whether next may come after a, an Apply that has failed. After nil any Apply
-// may come.
+// allows reports whether next may be the Apply after a, which has failed. It returns true if a is
+// nil.
 func (a *attempt) allows(next *attempt) bool {
 	return a == nil || a.bookmark == next.bookmark && slices.Equal(a.changes, next.changes)
 }
@@ -110,7 +110,7 @@ func (c *contents) apply(changes []informer.Change, bookmark string) {
 	c.bookmark = bookmark
 }
 
-// clone returns a copy of c that can be changed on its own, with the same objects.
+// clone returns a copy of c with maps of its own. The objects are shared.
 func (c *contents) clone() contents {
 	return contents{
 		keys:       slices.Clone(c.keys),

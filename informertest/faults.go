@@ -6,15 +6,15 @@ import (
 	"time"
 )
 
-// delays hold up the requests of a [Source], or the operations of a [Store] or a [Durable]. The
-// zero value does not.
+// delays makes the requests of a [Source], or the operations of a [Store] or a [Durable], wait.
+// With the zero value they do not wait.
 type delays struct {
 	mu    sync.Mutex
 	holds map[chan struct{}]bool // closed when released
 	each  time.Duration
 }
 
-// hold makes each operation wait until release is called.
+// hold makes each later operation wait until release is called.
 func (d *delays) hold() (release func()) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -53,8 +53,8 @@ func (d *delays) held() <-chan struct{} {
 	return nil
 }
 
-// wait waits as long as an operation must, but at most until ctx ends, whose error it then
-// returns.
+// wait waits until all holds are released, and then for the delay. If ctx ends first, wait returns
+// the error of ctx.
 func (d *delays) wait(ctx context.Context) error {
 	for hold := d.held(); hold != nil; hold = d.held() {
 		select {

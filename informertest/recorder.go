@@ -14,20 +14,20 @@ import (
 	"github.com/customcacheinformer/informer"
 )
 
-// patience is how long Expect and Run wait. In a synctest bubble that takes no time.
+// patience is how long Expect and Run wait at most. In a synctest bubble that takes no real time.
 const patience = 2 * time.Minute
 
 // Recorder is a watcher that records its events and checks each of them against the informer's
-// contract. Its zero value is ready to use; it must not be copied. Its methods may be called
-// from any goroutine.
+// contract. The zero Recorder is ready to use. A Recorder must not be copied. Its methods may be
+// called from any goroutine.
 //
-// A Hook may fail. With WatcherOptions.Retry the event then comes again, perhaps merged with newer
-// ones, and each attempt is an event of its own in Events and in Expect. Without Retry, or after
-// the last attempt, the next event follows the one that has failed. A Recorder takes both.
+// A Hook may return an error. With WatcherOptions.Retry the informer then delivers the event again,
+// perhaps merged with newer ones. Events and Expect count each attempt as an event. Without Retry,
+// or after the last attempt, the informer delivers the next event. Neither is an error for Err.
 type Recorder[T informer.Object] struct {
-	// Hook, if set before the recorder is added to an informer, is called for every event
-	// after it has been recorded, with nothing locked. It may block, and the recorder returns
-	// its result to the informer.
+	// Hook, if not nil, is called for every event after the event has been recorded, with nothing
+	// locked. It may block. The recorder returns the error of Hook to the informer. Set Hook before
+	// the recorder is added to an informer.
 	Hook func(ctx context.Context, e informer.Event[T]) error
 
 	mu       sync.Mutex // protects the fields below
@@ -104,8 +104,8 @@ func (r *Recorder[T]) record(ctx context.Context, called informer.EventType, e i
 	return err
 }
 
-// applyAgain brings the view up to date for an event that may take the place of one whose Hook has
-// failed. undone is the object before that one, or the zero T.
+// applyAgain brings the view up to date for e, which may replace an event whose Hook has failed.
+// undone is the object before that event, or the zero T.
 func (r *Recorder[T]) applyAgain(called informer.EventType, e informer.Event[T], undone T) error {
 	var none T
 	if undone != none {
@@ -169,18 +169,19 @@ func same[T informer.Object](a, b T) bool {
 	return a == b || a.GetUID() == b.GetUID() && a.GetResourceVersion() == b.GetResourceVersion()
 }
 
-// Events returns all events so far, in the order of the calls.
+// Events returns all events so far, in the order in which they were recorded. It does not block.
 func (r *Recorder[T]) Events() []informer.Event[T] {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return slices.Clone(r.events)
 }
 
-// View returns the objects that the events so far add up to: the state that a program now has
-// if it builds its state from them. For an informer over clusters, see ViewIn.
+// View returns the objects that result from the events so far: the state that a program has if it
+// builds its state from them. For an informer over clusters, see ViewIn. View does not block.
 func (r *Recorder[T]) View() map[types.NamespacedName]T { return r.ViewIn("") }
 
-// ViewIn is View for the objects of a cluster. Those of a cluster that has left silently stay.
+// ViewIn is View for the objects of one cluster. If the cluster has left silently, its objects stay
+// in the view.
 func (r *Recorder[T]) ViewIn(cluster string) map[types.NamespacedName]T {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -193,25 +194,28 @@ func (r *Recorder[T]) ViewIn(cluster string) map[types.NamespacedName]T {
 	return view
 }
 
-// Err returns an error for the first event that contradicts those before it: an object that is
-// added twice (in a cluster, which may have left silently, an add with OriginInitial may repeat), or is updated or deleted without being there, or an event whose Old is not the
-// New of the event before. Old and New are compared by UID and resourceVersion. Objects of a
-// client-go fake have neither, so there any Old passes.
+// Err returns an error for the first event that contradicts the events before it, or nil. An event
+// contradicts them if it adds an object that is there, updates or deletes an object that is not
+// there, or has an Old that is not the New of the event before. In an informer over clusters, an
+// add with OriginInitial may repeat, because the cluster may have left silently. Err compares Old
+// and New by UID and resourceVersion. Objects of a client-go fake have neither, so any Old passes
+// there.
 func (r *Recorder[T]) Err() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.broken
 }
 
-// Expect waits for len(want) further events and fails the test if they are not those of want.
-// An event is written as its type and its key, such as "added default/web", "deleted
-// node-1", or "added east|default/web" of cluster east. The order counts only among the events of one object, which is all that an informer
-// promises. Expect also fails the test if the events contradict each other, see Err, or do not
-// come within two minutes, which takes no time in a synctest bubble. The next Expect begins after
+// Expect waits for the next len(want) events, and fails and ends the test if they are not the
+// events in want. An event is written as its type and its key, such as "added default/web" or
+// "deleted node-1", or as "added east|default/web" if it is of cluster east. Expect checks the
+// order only among the events of one object, because an informer promises no other order. Expect
+// also fails the test if the events contradict each other, see Err, or do not come within two
+// minutes. In a synctest bubble the two minutes take no real time. The next Expect begins after
 // these events.
 //
-// Without want, Expect does not wait, and fails the test if there is a further event. Call
-// synctest.Wait before it, or expect an event that must come later.
+// Without want, Expect does not wait, and fails the test if there is an event that no Expect has
+// consumed. Call synctest.Wait before it, or expect a later event instead.
 func (r *Recorder[T]) Expect(t testing.TB, want ...string) {
 	t.Helper()
 	for _, event := range want {
@@ -248,8 +252,8 @@ func (r *Recorder[T]) Expect(t testing.TB, want ...string) {
 	}
 }
 
-// take waits for n events that were not taken before and returns them in the notation of
-// Expect. If they do not come, it returns fewer and an error.
+// take waits for the next n events and returns them in the notation of Expect. If they do not all
+// come in time, it returns those that came and an error.
 func (r *Recorder[T]) take(ctx context.Context, n int) ([]string, error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()

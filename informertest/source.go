@@ -17,29 +17,29 @@ import (
 // [cache.ListerWatcherWithContext], for any code that lists and watches, and it behaves like
 // the Kubernetes API server:
 //
-//   - Every write, deletes included, gets a resourceVersion of its own from one
-//     counter; every object has a UID that no other object of the source ever had.
-//   - A watch that starts at a resourceVersion delivers every change after it, in
-//     order, each once. A watch that starts without a resourceVersion, at "0", or with a
-//     request for the initial events delivers the existing objects first. A watch that
-//     starts at a future resourceVersion delivers nothing until the source has passed it.
+//   - Every write, including a delete, gets its own resourceVersion from one counter. Every object
+//     has a UID that no other object of the source ever had.
+//   - A watch that starts at a resourceVersion delivers every change after it once, in order. A
+//     watch that starts without a resourceVersion, at "0", or with a request for the initial events
+//     delivers the existing objects first. A watch that starts at a future resourceVersion delivers
+//     nothing until the source has passed it.
 //   - LIST is paginated, answers older versions, and refuses future ones.
 //   - Label selectors work, and the field selectors that Kubernetes has for the type of the
-//     objects, such as spec.nodeName for Pods. SetSelectableFields adds those of a custom
-//     resource. Other fields are a BadRequest. An object that a change brings into the
-//     selection of a watch is added to it; an object that a change takes out is deleted from it.
+//     objects, such as spec.nodeName for Pods. SetSelectableFields adds those of a custom resource.
+//     For other fields the answer is BadRequest. If a change brings an object into the selection of
+//     a watch, the watch gets ADDED; if a change takes it out, the watch gets DELETED.
 //   - Errors are those of the API server, of the type [apierrors.StatusError].
 //
-// An informer streams its first state, and sends no LIST while its requests succeed. After a
-// request that has failed it asks for one object (a LIST with limit 1), and may list. Those
-// requests count like any other, also for Fail. To test faults of a LIST, make the informer list:
-// set [Faults].RejectWatchList, or turn streams off in the informer's options.
+// An informer streams its first state, and sends no LIST while its requests succeed. After a failed
+// request it asks for one object (a LIST with limit 1), and may list. Those requests count like any
+// other, also for Fail. To test faults of a LIST, make the informer list: set
+// [Faults].RejectWatchList, or turn streams off in the informer's options.
 //
-// The generation of an object is 1 at first, and rises when anything except metadata and status
-// changes and when a deletionTimestamp is set; that of a Deployment also when its annotations
-// change. Objects of the kinds of Kubernetes that have no generation, such as ConfigMaps,
-// Secrets, Services and Nodes, have none here. A test may write a generation of its own: it is
-// kept if it is higher than the one that the source would give, and ignored otherwise.
+// The generation of an object is 1 at first. It rises when anything except metadata and status
+// changes, and when a deletionTimestamp is set. For a Deployment it also rises when the annotations
+// change. Objects of the kinds of Kubernetes that have no generation, such as ConfigMaps, Secrets,
+// Services and Nodes, have none here. A test may write a generation of its own. The source keeps it
+// if it is higher than the generation that the source would set, and ignores it otherwise.
 //
 // There is no admission, no defaulting and no garbage collection. A deleted object is gone at
 // once, whatever its finalizers are. The test sets an object's timestamps itself.
@@ -48,15 +48,16 @@ import (
 // directly and do not count as requests. Requests, Watches and WaitForWatches show what the
 // readers of the source are doing.
 //
-// The other methods make something go wrong. Disconnect, Expire, Compact, Restore, Inject and Bookmark
-// act once. Fail and FailIn act on the next requests. [Faults] last.
+// The other methods cause faults and other events. Disconnect, Expire, Compact, Restore, Inject and
+// Bookmark act once. Fail and FailIn act on the next requests. [Faults] last until they are set
+// again.
 //
-// Any method may be called from any goroutine at any time. Only LIST, because of Faults, and
-// WaitForWatches block. All objects passed in or returned are copied, so both
-// sides may change theirs.
+// Any method may be called from any goroutine at any time. Only WaitForWatches blocks, and a LIST
+// if HoldLists or ListDelay is set. All objects passed in or returned are copied, so both sides may
+// change theirs.
 //
 // A source runs one goroutine for each open watch and no others. It needs no Close, as long as
-// watches are stopped or their ctx ends. It takes time only from package time; to use it in a
+// watches are stopped or their ctx ends. It uses only the time of package time; to use it in a
 // testing/synctest bubble, create it there. It keeps all changes until Compact or Expire drops
 // them, or until Restore goes back to before them.
 type Source[T informer.Object] struct {
@@ -75,12 +76,11 @@ var (
 // Create would fail for one of them, that is, if one has neither a name nor a generateName, or two
 // have the same name.
 //
-// An *unstructured.Unstructured, like every type that does not imply its kind, has the kind of
-// the first object of the source. Until there is an object, bookmarks have no kind, and a
-// reflector that expects a certain kind ignores them and never syncs; field selectors know only
-// metadata.name and metadata.namespace. If such a source should be empty, create an object and
-// delete it. Objects of type *metav1.PartialObjectMetadata have no other fields, whatever their
-// kind is.
+// A type such as *unstructured.Unstructured does not imply a kind. The source then takes the kind
+// from its first object that has one. Until then, bookmarks have no kind: a reflector that expects
+// a certain kind ignores them and never syncs. Field selectors then know only metadata.name and
+// metadata.namespace. To start such a source empty, create an object and delete it. For
+// *metav1.PartialObjectMetadata, field selectors never know other fields.
 func NewSource[T informer.Object](objs ...T) *Source[T] {
 	s := &Source[T]{
 		state: state[T]{
@@ -100,11 +100,12 @@ func NewSource[T informer.Object](objs ...T) *Source[T] {
 	return s
 }
 
-// Create adds a copy of obj and returns it as stored. It keeps the UID of obj, unless the UID
-// is empty or an object of this source has had it before. It ignores the resourceVersion of
-// obj. If obj has a generateName and no name, Create makes a name that no other object has: the
-// generateName, cut off after 58 bytes, and five random characters. It does not block. The error is
-// AlreadyExists, or Invalid if obj has neither a name nor a generateName.
+// Create adds a copy of obj and returns it as stored. It keeps the UID of obj, unless the UID is
+// empty or an object of this source has had it before. It ignores the resourceVersion of obj. If
+// obj has a generateName and no name, Create makes a name that no other object has: the
+// generateName, cut off after 58 bytes, and five random characters. Create does not block. It
+// returns AlreadyExists if there is an object with this name, and Invalid if obj has neither a name
+// nor a generateName.
 func (s *Source[T]) Create(obj T) (T, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -118,10 +119,10 @@ func (s *Source[T]) Create(obj T) (T, error) {
 	return s.create(obj)
 }
 
-// Update replaces an object by a copy of obj and returns it as stored. As with the API server,
-// an update without a difference writes nothing and sends nothing to watches. It does not
-// block. The error is NotFound, or Conflict if obj has another UID or resourceVersion than the
-// stored object.
+// Update replaces an object by a copy of obj and returns it as stored. As with the API server, an
+// update without a difference writes nothing and sends nothing to watches. Update does not block.
+// It returns NotFound if there is no such object, and Conflict if obj has another UID or
+// resourceVersion than the stored object. An empty UID or resourceVersion is not compared.
 func (s *Source[T]) Update(obj T) (T, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -140,9 +141,9 @@ func (s *Source[T]) Update(obj T) (T, error) {
 	return s.update(before, obj), nil
 }
 
-// Apply creates the object or updates it, whatever the UID and resourceVersion of obj, and
-// returns it as stored. As with Update, an update without a difference writes nothing. It does
-// not block. It panics if obj has no name; it generates none.
+// Apply creates the object or updates it, whatever the UID and resourceVersion of obj, and returns
+// it as stored. As with Update, an update without a difference writes nothing. Apply does not
+// block. It panics if obj has no name: it does not use the generateName.
 func (s *Source[T]) Apply(obj T) T {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -156,8 +157,8 @@ func (s *Source[T]) Apply(obj T) T {
 	return created
 }
 
-// Delete removes an object and returns its last state, with the resourceVersion
-// of the deletion. It does not block. The error is NotFound.
+// Delete removes an object and returns its last state, with the resourceVersion of the deletion. It
+// returns NotFound if there is no such object. It does not block.
 func (s *Source[T]) Delete(key types.NamespacedName) (T, error) { return s.deleteIf(key, nil) }
 
 func (s *Source[T]) deleteIf(key types.NamespacedName, only *metav1.Preconditions) (T, error) {
@@ -166,7 +167,7 @@ func (s *Source[T]) deleteIf(key types.NamespacedName, only *metav1.Precondition
 	return s.delete(key, only)
 }
 
-// Get returns a copy of an object. It does not block. The error is NotFound.
+// Get returns a copy of an object, or NotFound if there is no such object. It does not block.
 func (s *Source[T]) Get(key types.NamespacedName) (T, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -190,8 +191,8 @@ func (s *Source[T]) Objects() []T {
 	return objs
 }
 
-// ResourceVersion returns the current resourceVersion, a decimal number: that of the last
-// write, a newer one after Compact and Expire, or the one of Restore. It does not block.
+// ResourceVersion returns the current resourceVersion, a decimal number. Each write, Compact and
+// Expire increases it, and Restore sets it back. ResourceVersion does not block.
 func (s *Source[T]) ResourceVersion() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -199,12 +200,13 @@ func (s *Source[T]) ResourceVersion() string {
 }
 
 // SetSelectableFields makes field selectors work for fields of a custom resource, such as
-// "spec.color", as selectableFields of a CustomResourceDefinition do. A path is a jsonPath of a
-// CustomResourceDefinition; it may leave out the dot in front. The value of such a field is a
-// string, a boolean or an integer. If it is missing, a selector sees an empty string.
+// "spec.color", as selectableFields of a CustomResourceDefinition do. A path is written as the
+// jsonPath in a CustomResourceDefinition, with or without the dot in front. The value of the field
+// must be a string, a boolean or an integer. If the field is missing, a selector sees an empty
+// string.
 //
-// The fields are added to those that the source has without this call, and replace the fields of
-// an earlier call. Watches that are open keep theirs. It does not block. It panics if a path is
+// The source keeps the fields that it has for its type. The fields of an earlier call are replaced,
+// except for watches that are open. SetSelectableFields does not block. It panics if a path is
 // empty.
 func (s *Source[T]) SetSelectableFields(paths ...string) {
 	custom := make([]string, 0, len(paths))
@@ -219,7 +221,7 @@ func (s *Source[T]) SetSelectableFields(paths ...string) {
 	s.customFields = at(custom...)
 }
 
-// Requests returns all requests so far, in order. It does not block.
+// Requests returns all LISTs and WATCHes so far, in order. It does not block.
 func (s *Source[T]) Requests() []Request {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -230,8 +232,8 @@ func (s *Source[T]) Requests() []Request {
 	return requests
 }
 
-// record adds a request to those that Requests returns. Its Err must be set, under the lock,
-// once it is known.
+// record adds a request to the result of Requests. The caller must set Err of the returned Request,
+// under the lock, once the error is known.
 func (s *Source[T]) record(verb string, options metav1.ListOptions) *Request {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -247,10 +249,11 @@ func (s *Source[T]) Watches() int {
 	return len(s.open)
 }
 
-// WaitForWatches blocks until exactly n watches are open, however briefly; if n watches are
-// open already, it returns nil at once. Since Faults.Down, Disconnect and Expire leave no watch open, it
-// can detect that the readers are back. An open watch does not mean that anything has been read
-// from it. If ctx ends first, it returns an error that wraps that of ctx.
+// WaitForWatches blocks until exactly n watches are open, even if only briefly, and returns nil. If
+// n watches are open already, it returns at once. Faults.Down, Disconnect, Expire and Restore leave
+// no watch open, so a test can wait until the readers are back. An open watch does not mean that
+// anything has been read from it. If ctx ends first, WaitForWatches returns an error that wraps the
+// error of ctx.
 func (s *Source[T]) WaitForWatches(ctx context.Context, n int) error {
 	w := &waiter{n: n, done: make(chan struct{})}
 	s.mu.Lock()

@@ -9,9 +9,9 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// apiGroups are the API groups of Kubernetes itself, by the directory in k8s.io/api that has
-// their types. That module is not imported: it is large, and a program may have only types of its
-// own.
+// apiGroups are the API groups of Kubernetes itself, by the directory in k8s.io/api that has their
+// types. This package does not import k8s.io/api, which is large: a program may have only types of
+// its own.
 var apiGroups = map[string]string{
 	"admissionregistration": "admissionregistration.k8s.io",
 	"apiserverinternal":     "internal.apiserver.k8s.io",
@@ -35,9 +35,9 @@ var apiGroups = map[string]string{
 	"storagemigration":      "storagemigration.k8s.io",
 }
 
-// builtinKind returns the kind that objects of the Go type t have if it is a kind of Kubernetes
-// itself. Types that do not imply their kind, such as *unstructured.Unstructured, have that of
-// kind.
+// builtinKind returns the kind of the Go type t, and true if it is a kind of Kubernetes itself. For
+// a type that does not imply its kind, such as *unstructured.Unstructured, it returns the kind that
+// the caller passes.
 func builtinKind(t reflect.Type, kind schema.GroupVersionKind) (schema.GroupKind, bool) {
 	if t.Kind() == reflect.Pointer {
 		t = t.Elem()

@@ -11,51 +11,53 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// Faults are faults of a [Source] that last, and the kind of server that it is. The zero Faults are
-// those of a server that works. [Source.SetFaults] sets them.
+// Faults are the lasting faults of a [Source], and the kind of server that it plays. The zero
+// Faults are a server that works. [Source.SetFaults] sets them.
 type Faults struct {
-	// Down takes the server away. All open watches end at once, as by Disconnect. A LIST, a WATCH, and
-	// each request through a clientset that the source serves, fail with the error that client-go
-	// returns when nothing listens: it wraps [syscall.ECONNREFUSED]. Requests still returns them. They
-	// do not count against Fail. A LIST that is slow or held meanwhile fails only if the server is
-	// still down at the end of that time.
+	// Down takes the server away. All open watches end at once, as with Disconnect. Each LIST and
+	// WATCH, and each request through a clientset that the source serves, fails like a request to a
+	// port where nothing listens: the error wraps [syscall.ECONNREFUSED]. Requests still returns
+	// these LISTs and WATCHes, and Fail does not count them. A LIST that is held or delayed fails
+	// only if the server is down when its wait ends.
 	//
-	// Create, Update, Apply, Delete and the other methods of the source itself work as before. So a
-	// test can make the changes that a program finds when the server is back. The history is still
-	// there, so that a watch may then begin where it was cut. To have it lost, call Compact.
+	// Create, Update, Apply, Delete and the other methods of the source itself still work, so a
+	// test can make the changes that a program finds when the server is back. The source keeps the
+	// history, so a watch may then continue where it ended. To lose the history, call Compact.
 	Down bool
 
-	// Mute holds back all events of all watches, like a broken connection that was not noticed. It
-	// applies to open watches and to those that are opened later. Afterwards they catch up. Down,
-	// Disconnect, Expire, the timeout and the reader end a muted watch like any other, and a 410
-	// Expired is not held back. An event on its way to the reader may still arrive.
+	// Mute holds back all events of all watches, open and new, like a broken connection that nobody
+	// has noticed. When Mute ends, the watches catch up. Down, Disconnect, Expire, Restore, the
+	// timeout and the reader end a muted watch like any other, and a 410 Expired is not held back.
+	// An event on its way to the reader may still arrive.
 	Mute bool
 
-	// HoldLists makes each LIST wait. The LIST is answered, or fails, from the state at the end of
-	// that time.
+	// HoldLists makes each LIST wait until HoldLists is false again or the ctx of the LIST ends.
+	// The answer has the state at the end of the wait.
 	HoldLists bool
 
-	// ListDelay is how long each LIST takes, after it was held. It is answered, or fails, from the
-	// state at the end of that time. 0 or less is no time.
+	// ListDelay is how long each LIST takes, after HoldLists. The answer has the state at the end
+	// of that time. If ListDelay is 0 or less, the LIST takes no time.
 	ListDelay time.Duration
 
-	// ListItems are added, unchanged, to each answer to a LIST: for example an object of another type,
-	// one without a name, or nil. Each reader gets the same objects, not copies.
+	// ListItems are added, unchanged, to each answer to a LIST, for example an object of another
+	// type, an object without a name, or nil. Each reader gets the same objects, not copies.
 	ListItems []runtime.Object
 
 	// OmitListVersion makes LIST answer without a resourceVersion.
 	OmitListVersion bool
 
-	// RejectWatchList is an API server that does not stream lists: a watch that asks for the initial
-	// events gets 422 Invalid.
+	// RejectWatchList makes the source an API server that does not stream lists: a watch that asks
+	// for the initial events gets 422 Invalid.
 	RejectWatchList bool
 
-	// IgnoreWatchList is a server that does not understand the request for initial events, like many
-	// fakes: it opens the watch and never sends anything. RejectWatchList comes before it.
+	// IgnoreWatchList makes the source a server that does not understand the request for initial
+	// events, like many fakes: it opens the watch and never sends anything. RejectWatchList has
+	// precedence.
 	IgnoreWatchList bool
 
-	// RefuseExpired makes the call that opens a watch fail if the resourceVersion is no longer known.
-	// Otherwise, as with the API server, the call succeeds and the error is the only event.
+	// RefuseExpired makes the call that opens a watch return 410 Expired if the resourceVersion is
+	// no longer known. Without it, as with the API server, the call succeeds and the error is the
+	// only event.
 	RefuseExpired bool
 }
 
@@ -98,7 +100,7 @@ func (f *faults) set(next Faults) {
 	}
 }
 
-// absence returns the error of a request of that HTTP method while the server is down, and nil
+// absence returns the error of a request with this HTTP method while the server is down, and nil
 // otherwise.
 func (f *faults) absence(method string) error {
 	if !f.Down {
@@ -108,8 +110,8 @@ func (f *faults) absence(method string) error {
 	return &url.Error{Op: method, URL: "https://informertest.invalid", Err: connect}
 }
 
-// failure returns the error of Down, or the one that a Fail set for the next request of the
-// namespace, which it counts.
+// failure returns the error of a request for a namespace: that of Down, or the next one of FailIn
+// or Fail, which it uses up. It returns nil if the request succeeds.
 func (f *faults) failure(verb, namespace string) error {
 	if err := f.absence("Get"); err != nil {
 		return err

@@ -7,8 +7,8 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 )
 
-// SetFaults sets the faults that the source has from now on, in place of those of an earlier call. So
-// SetFaults(Faults{}) ends them all. It does not block.
+// SetFaults sets the faults of the source. It replaces the faults of an earlier call, so
+// SetFaults(Faults{}) ends them all. It does not change Fail and FailIn. It does not block.
 func (s *Source[T]) SetFaults(f Faults) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -18,8 +18,8 @@ func (s *Source[T]) SetFaults(f Faults) {
 	s.faults.set(f)
 }
 
-// Heal ends the faults that a server in use does not have: all except RejectWatchList, IgnoreWatchList
-// and RefuseExpired. It also ends those of Fail and FailIn. It does not block.
+// Heal ends all [Faults] except RejectWatchList, IgnoreWatchList and RefuseExpired, which a healthy
+// server may have. It also ends the failures of Fail and FailIn. It does not block.
 func (s *Source[T]) Heal() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -28,25 +28,26 @@ func (s *Source[T]) Heal() {
 	s.faults.set(Faults{RejectWatchList: f.RejectWatchList, IgnoreWatchList: f.IgnoreWatchList, RefuseExpired: f.RefuseExpired})
 }
 
-// Fail makes the next times requests of that verb, "list" or "watch", return err, or all until
-// Heal if times is negative. Failures queue up: those of a further call come after those of this one. It does
-// not block. It panics if err is nil, or for another verb.
+// Fail makes the next requests with the given verb, "list" or "watch", return err. times is the
+// number of these requests; if it is negative, all requests fail until Heal. The failures of a
+// later call come after those of this one. Fail does not block. It panics if err is nil or the verb
+// is another one.
 //
-// Fail is for the requests of every namespace, and FailIn for those of one. If both have a failure for
-// a request, the request returns that of its namespace, and uses up none of the other.
+// Fail applies to the requests for every namespace, FailIn to the requests for one. If both have a
+// failure for a request, the request returns that of FailIn, and uses up none of Fail.
 //
-// Any error will do. Readers of an API server distinguish [apierrors.StatusError] and
-// [syscall.ECONNREFUSED].
+// err may be any error. Readers of an API server usually expect an [apierrors.StatusError] or an
+// error that wraps [syscall.ECONNREFUSED].
 func (s *Source[T]) Fail(verb string, err error, times int) {
 	s.fail(target{verb: verb, every: true}, err, times)
 }
 
-// FailIn does the same as Fail for the requests of one namespace: those through the client that
-// Namespace returns for it, and those for it through a clientset that the source serves.
+// FailIn does the same as Fail for the requests for one namespace: those through the client that
+// Namespace returns for it, and those through a clientset that the source serves.
 //
-// For the namespace "", these are the requests for all namespaces at once, including those
-// through the Source itself. So a test can refuse a program the rights for the whole cluster, and
-// leave it those for a namespace. It does not block. It panics as Fail does.
+// The namespace "" stands for the requests for all namespaces at once, including those through the
+// Source itself. So a test can deny a program access to the whole cluster, but not to a namespace.
+// FailIn does not block. It panics as Fail does.
 func (s *Source[T]) FailIn(namespace, verb string, err error, times int) {
 	s.fail(target{verb: verb, namespace: namespace}, err, times)
 }
@@ -65,9 +66,8 @@ func (s *Source[T]) fail(which target, err error, times int) {
 	}
 }
 
-// Disconnect ends all open watches at once, without an error. They lose the events that have
-// not been taken from their channels. When it returns, no watch is open, as Watches counts
-// them. It does not block.
+// Disconnect ends all open watches at once, without an error. They lose the events that have not
+// been received from their channels. When Disconnect returns, Watches returns 0. It does not block.
 func (s *Source[T]) Disconnect() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -75,8 +75,9 @@ func (s *Source[T]) Disconnect() {
 }
 
 // Compact forgets all changes so far and increases the resourceVersion. All earlier
-// resourceVersions are then too old for a watch or for the next page of a LIST: the answer is
-// 410 Expired. Open watches go on and miss nothing. It does not block.
+// resourceVersions are then too old for a watch, for the next page of a LIST and for a LIST of
+// exactly that version: the answer is 410 Expired. Open watches continue and miss nothing. Compact
+// does not block.
 func (s *Source[T]) Compact() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -84,9 +85,9 @@ func (s *Source[T]) Compact() {
 }
 
 // Expire does the same as Compact, and ends all open watches at once with a 410 Expired in the
-// stream. They lose the events that have not been taken from their channels. So Faults.Mute, then
-// changes, then Expire make a reader miss the changes. When it returns, no watch is open, as
-// Watches counts them. It does not block.
+// stream. They lose the events that have not been received from their channels. To make a reader
+// miss changes, set Faults.Mute, make the changes, and call Expire. When Expire returns, Watches
+// returns 0. It does not block.
 func (s *Source[T]) Expire() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -94,17 +95,16 @@ func (s *Source[T]) Expire() {
 	s.endWatches(apierrors.NewResourceExpired("The resourceVersion for the provided watch is too old."))
 }
 
-// Inject sends event, unchanged, to all watches that are open now, in order with the changes.
-// The event may have an object of another type, a nil object, an error or an unknown type of
-// event. Each reader gets the same object, not a copy, and the watch stays open. It does not
-// block.
+// Inject sends event, unchanged, to all watches that are open now, in order with the changes. The
+// event may have an object of another type, a nil object, an error or an unknown type of event.
+// Each reader gets the same object, not a copy, and the watch stays open. Inject does not block.
 func (s *Source[T]) Inject(event watch.Event) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.history.add(&entry[T]{kind: entryRaw, version: s.version, event: event})
 }
 
-// Bookmark sends the current resourceVersion to all watches that are open now and
+// Bookmark sends a bookmark with the current resourceVersion to all watches that are open now and
 // allow bookmarks, in order with the changes. It does not block.
 func (s *Source[T]) Bookmark() {
 	s.mu.Lock()

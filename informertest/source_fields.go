@@ -11,17 +11,18 @@ import (
 
 // selectable is a field that a field selector may name.
 type selectable struct {
-	// paths are the fields of an object that hold the value; the first that is not empty counts.
+	// paths are the fields of an object that may hold the value. The first field that is not empty
+	// is used.
 	paths []string
 	// missing is the value if all of them are empty.
 	missing string
 }
 
-// selectables are the fields that selectors may name, by label. There is no entry for
-// metadata.name and metadata.namespace if these are the only ones.
+// selectables are the fields that selectors may name, by label. nil stands for metadata.name and
+// metadata.namespace.
 type selectables map[string]selectable
 
-// at returns the fields whose label is their path, in addition to metadata.name.
+// at returns metadata.name and the fields of these paths. The label of each field is its path.
 func at(paths ...string) selectables {
 	all := selectables{"metadata.name": {}}
 	for _, path := range paths {
@@ -35,9 +36,9 @@ func (fields selectables) with(label, missing string, paths ...string) selectabl
 	return fields
 }
 
-// builtinFields are the fields that an API server of Kubernetes 1.37 selects by. Kinds that are
-// not here have metadata.name and metadata.namespace. Kinds without namespaces refuse
-// metadata.namespace if they are here.
+// builtinFields are the fields that an API server of Kubernetes 1.37 selects by. Other kinds have
+// metadata.name and metadata.namespace. The kinds without namespaces in this map refuse
+// metadata.namespace.
 var builtinFields = map[schema.GroupKind]selectables{
 	{Kind: "Pod"}: at("metadata.namespace", "spec.nodeName", "spec.restartPolicy", "spec.schedulerName",
 		"spec.serviceAccountName", "status.phase", "status.podIP", "status.nominatedNodeName").
@@ -75,8 +76,7 @@ func (f selectable) value(content map[string]any) string {
 	return f.missing
 }
 
-// contentOf returns obj as the maps that its JSON has. It does so for typed and for unstructured
-// objects, and without the Go type of the object.
+// contentOf returns obj as the maps of its JSON. obj may be typed or unstructured.
 func contentOf(obj any) map[string]any {
 	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(obj)
 	if err != nil {

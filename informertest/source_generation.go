@@ -30,8 +30,8 @@ var generations = map[string][]string{
 	"storage.k8s.io":               {"CSIDriver"},
 }
 
-// setGeneration gives after the generation that an API server gives it, or keeps that of after if
-// it is higher. before is the object that after replaces, or the zero T.
+// setGeneration sets the generation of after to the one that an API server gives it, unless the
+// generation of after is higher. before is the object that after replaces, or the zero T.
 func setGeneration[T informer.Object](before, after T) {
 	var none T
 	kind, builtin := builtinKind(reflect.TypeOf(after), after.GetObjectKind().GroupVersionKind())
@@ -51,7 +51,7 @@ func setGeneration[T informer.Object](before, after T) {
 	after.SetGeneration(max(next, after.GetGeneration()))
 }
 
-// sameDesired reports whether two objects are alike except for their metadata and their status.
+// sameDesired reports whether two objects are equal except for their metadata and their status.
 func sameDesired(a, b any) bool {
 	if a, ok := a.(*unstructured.Unstructured); ok {
 		if b, ok := b.(*unstructured.Unstructured); ok {

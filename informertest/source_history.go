@@ -8,12 +8,12 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 )
 
-// history holds everything that has happened since the last compaction, as a linked list that
-// only grows at its end. Each watch walks along it at its own pace, without a lock and without
-// a buffer. The garbage collector frees entries that all watches have passed and that the
-// source has forgotten.
+// history holds everything that has happened since the last compaction, as a linked list that only
+// grows at its end. Each watch follows the list at its own pace, without a lock and without a
+// buffer. The garbage collector frees entries that all watches have passed and that the source has
+// forgotten.
 type history[T informer.Object] struct {
-	// oldest and newest are entries. oldest is no longer part of the history; it only holds
+	// oldest and newest are the ends of the list. oldest is not part of the history; it only holds
 	// the link to the first entry.
 	oldest, newest *entry[T]
 	// since is the resourceVersion after which all changes are in the history.
@@ -61,8 +61,8 @@ func (h *history[T]) forget(version uint64) {
 	h.oldest, h.since = h.newest, version
 }
 
-// after returns the last entry that is not newer than version. The entries behind it happened
-// after version. The version must not be before h.since.
+// after returns the last entry that is not newer than version. All entries that follow it are
+// newer. version must not be before h.since.
 func (h *history[T]) after(version uint64) *entry[T] {
 	e := h.oldest
 	for e.next != nil && e.next.version <= version {
@@ -71,8 +71,8 @@ func (h *history[T]) after(version uint64) *entry[T] {
 	return e
 }
 
-// rewind returns the objects as they were at version, which must not be before h.since. It is
-// given the current objects.
+// rewind returns the objects as they were at version, which must not be before h.since. objects are
+// the current objects.
 func (h *history[T]) rewind(objects map[types.NamespacedName]T, version uint64) map[types.NamespacedName]T {
 	objects = maps.Clone(objects)
 	known := map[types.NamespacedName]bool{}

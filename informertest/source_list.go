@@ -13,13 +13,14 @@ func (s *Source[T]) List(options metav1.ListOptions) (runtime.Object, error) {
 	return s.ListWithContext(context.Background(), options)
 }
 
-// ListWithContext answers a LIST with a *metav1.List, whose items
-// [k8s.io/apimachinery/pkg/api/meta.ExtractList] returns. Limit and Continue are always
-// honoured, and all pages are of the resourceVersion of the first.
+// ListWithContext answers a LIST with a *metav1.List. Use
+// [k8s.io/apimachinery/pkg/api/meta.ExtractList] to get its items. Limit and Continue are always
+// honoured, and all pages have the state at the resourceVersion of the first.
 //
-// It blocks only because of [Faults], and at most until ctx ends, whose error it then returns. Other errors are those of Down and Fail, Expired if the resourceVersion or the page
-// is no longer known, Timeout with the cause ResourceVersionTooLarge if it is not known yet,
-// and Invalid or BadRequest if the options are wrong.
+// It blocks only because of HoldLists and ListDelay of [Faults], and returns the error of ctx if
+// ctx ends first. It also returns the errors of Down, Fail and FailIn, Expired if the
+// resourceVersion or the page is no longer known, Timeout with the cause ResourceVersionTooLarge if
+// the resourceVersion is not known yet, and Invalid or BadRequest if the options are wrong.
 func (s *Source[T]) ListWithContext(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
 	request := s.record(verbList, options)
 	list, err := s.answerList("", request, s.faults.lists.wait(ctx))

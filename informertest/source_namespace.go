@@ -13,8 +13,8 @@ type namespaceClient[T informer.Object] struct {
 	namespace string
 }
 
-// Namespace returns a client for one namespace of the source, or for all if the namespace is
-// "". It is the function that informer.NewInNamespaces asks for:
+// Namespace returns a client for one namespace of the source, or for all namespaces if the
+// namespace is "". It is a function for informer.NewInNamespaces:
 //
 //	informer.NewInNamespaces(source.Namespace, []string{"a", "b"}, opts)
 //
@@ -23,13 +23,13 @@ func (s *Source[T]) Namespace(namespace string) informer.UntypedClient[*metav1.L
 	return &namespaceClient[T]{s, namespace}
 }
 
-// List answers as Source.ListWithContext, with the objects of the namespace.
+// List is Source.ListWithContext with only the objects of the namespace.
 func (c *namespaceClient[T]) List(ctx context.Context, opts metav1.ListOptions) (*metav1.List, error) {
 	request := c.source.record(verbList, within(c.namespace, opts))
 	return c.source.answerList(c.namespace, request, c.source.faults.lists.wait(ctx))
 }
 
-// Watch opens a watch as Source.WatchWithContext, of the objects of the namespace.
+// Watch is Source.WatchWithContext with only the objects of the namespace.
 func (c *namespaceClient[T]) Watch(ctx context.Context, opts metav1.ListOptions) (watch.Interface, error) {
 	return c.source.watch(ctx, c.namespace, opts)
 }

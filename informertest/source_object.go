@@ -42,7 +42,7 @@ func formatVersion(version uint64) string {
 	return strconv.FormatUint(version, 10)
 }
 
-// definition is what a source knows of its resource.
+// definition is what a source knows about its resource.
 type definition[T informer.Object] struct {
 	kind   schema.GroupVersionKind // of the first object that has one
 	goType reflect.Type            // of the first object; T may be an interface
@@ -50,7 +50,7 @@ type definition[T informer.Object] struct {
 	customFields selectables // of SetSelectableFields
 }
 
-// learnType notes the Go type and the kind, which newObject and error messages need.
+// learnType keeps the Go type and the kind of obj for newObject and for error messages.
 func (d *definition[T]) learnType(obj T) {
 	if d.goType == nil {
 		d.goType = reflect.TypeOf(obj)
@@ -90,8 +90,8 @@ func (d *definition[T]) resource() schema.GroupResource {
 	return plural.GroupResource()
 }
 
-// selectableField returns what a label in a field selector means. The error is that of the API
-// server for a label that it does not know.
+// selectableField returns the field that a label in a field selector names. For an unknown label it
+// returns the same error as the API server.
 func (d *definition[T]) selectableField(label string) (selectable, error) {
 	t := d.objectType()
 	kind, builtin := builtinKind(t, d.kind)

@@ -100,7 +100,7 @@ func decodable(action clienttesting.PatchActionImpl) error {
 	return nil
 }
 
-// malformed are the errors of a strategic merge patch that an API server answers with BadRequest.
+// malformed are the errors of a strategic merge patch for which an API server returns BadRequest.
 var malformed = []error{
 	mergepatch.ErrBadJSONDoc,
 	mergepatch.ErrBadPatchFormatForPrimitiveList,
@@ -109,8 +109,8 @@ var malformed = []error{
 	mergepatch.ErrUnsupportedStrategicMergePatchFormat,
 }
 
-// patchTracker lets client-go apply a patch to one object. client-go calls only the methods Get and
-// Patch for that.
+// patchTracker lets client-go apply a patch to one object. For that, client-go calls only Get and
+// Patch.
 type patchTracker struct {
 	clienttesting.ObjectTracker
 	before runtime.Object
@@ -126,8 +126,8 @@ func (p *patchTracker) Patch(schema.GroupVersionResource, runtime.Object, string
 	return nil
 }
 
-// checkPatched returns an error if after is not a state that a patch may give the object. It
-// completes metadata that a patch may leave out, and undoes changes that a server ignores.
+// checkPatched returns an error if a patch must not change the object from before to after. It
+// fills in metadata that a patch may leave out, and undoes changes that a server ignores.
 func (s *Source[T]) checkPatched(key types.NamespacedName, before, after T) error {
 	if name := after.GetName(); name != key.Name {
 		return apierrors.NewBadRequest(fmt.Sprintf("the name of the object (%s) does not match the name on the URL (%s)", name, key.Name))

@@ -25,13 +25,15 @@ type query struct {
 	fields  selectables // by each label in the field selector
 }
 
-// pageToken is the content of a Continue token: continue after that key, as of that version.
+// pageToken is the content of a Continue token: the next page begins after Key, with the state at
+// Version.
 type pageToken struct {
 	Version uint64               `json:"version"`
 	Key     types.NamespacedName `json:"key"`
 }
 
-// newQuery parses and checks options. It returns the same error as the API server.
+// newQuery parses and checks options. If they are wrong, it returns the same error as the API
+// server.
 func (d *definition[T]) newQuery(options metav1.ListOptions, watchList bool) (query, error) {
 	q := query{fields: selectables{}}
 	err := metainternalversion.Convert_v1_ListOptions_To_internalversion_ListOptions(&options, &q.ListOptions, nil)
@@ -128,14 +130,14 @@ func (q *query) wantsInitial() bool { return ptr.Deref(q.SendInitialEvents, q.ve
 
 func (q *query) isWatchList() bool { return ptr.Deref(q.SendInitialEvents, false) }
 
-// wantsExact reports whether a LIST must answer with exactly the version asked for, neither
-// older nor newer. For historical reasons, a limit implies that.
+// wantsExact reports whether a LIST must answer with exactly the requested version, neither older
+// nor newer. As in the API server, a version with a limit implies that.
 func (q *query) wantsExact() bool {
 	match := q.ResourceVersionMatch
 	return match == metav1.ResourceVersionMatchExact || match == "" && q.Limit > 0 && q.version != 0
 }
 
-// tooLarge returns the API server's answer to a version that is still to come.
+// tooLarge returns the API server's error for a version that is still in the future.
 func tooLarge(version, current uint64) error {
 	err := apierrors.NewTimeoutError(fmt.Sprintf("Too large resource version: %d, current: %d", version, current), 1)
 	err.ErrStatus.Details.Causes = []metav1.StatusCause{{
@@ -145,7 +147,7 @@ func tooLarge(version, current uint64) error {
 	return err
 }
 
-// tooOld returns the API server's answer to a version that has been compacted.
+// tooOld returns the API server's error for a version that has been compacted.
 func tooOld(version, oldest uint64) *apierrors.StatusError {
 	return apierrors.NewResourceExpired(fmt.Sprintf("too old resource version: %d (%d)", version, oldest))
 }

@@ -18,8 +18,8 @@ const (
 type Request struct {
 	Verb    string // "list" or "watch"
 	Options metav1.ListOptions
-	// Err is the error of the answer, nil if it succeeded. That includes the 410 Expired that
-	// a watch gets as its only event. Err is nil while a LIST is held or slow.
+	// Err is the error of the answer, or nil if the request succeeded. If a watch got 410 Expired
+	// as its only event, Err is that error. Err is nil while a LIST is held or delayed.
 	Err error
 }
 
@@ -28,8 +28,8 @@ type lifetime struct {
 	// reader's ctx has ended, or the time is up.
 	request context.Context
 	cancel  context.CancelFunc
-	// live ends with request, or when the source ends the watch. Its cause may then be an
-	// error that the reader must still get.
+	// live ends with request, or when the source ends the watch. The cause may then be an error
+	// that the reader must still get.
 	live context.Context
 	end  context.CancelCauseFunc
 }
@@ -46,7 +46,7 @@ func newLifetime(ctx context.Context, seconds *int64) *lifetime {
 	return l
 }
 
-// readers is what a source knows of its readers: their requests, and the watches that are open.
+// readers is what a source knows about its readers: their requests, and the open watches.
 type readers struct {
 	requests []*Request
 	open     map[*lifetime]bool
@@ -59,8 +59,8 @@ type waiter struct {
 	done chan struct{}
 }
 
-// openChanged wakes up the calls of WaitForWatches whose number is reached. It is called with
-// the lock held, whenever the number of open watches changes.
+// openChanged wakes up the calls of WaitForWatches that wait for the current number of open
+// watches. It must be called with the lock held, whenever that number changes.
 func (r *readers) openChanged() {
 	for w := range r.waiters {
 		if w.n == len(r.open) {
@@ -77,7 +77,7 @@ func (r *readers) closed(w *lifetime) {
 	}
 }
 
-// endWatches ends all open watches. If cause is not nil, they pass it to their readers.
+// endWatches ends all open watches. If cause is not nil, the watches pass it to their readers.
 func (r *readers) endWatches(cause error) {
 	for w := range r.open {
 		w.end(cause)

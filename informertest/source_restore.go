@@ -6,20 +6,18 @@ import (
 )
 
 // Restore goes back to the state at version, like an API server whose etcd is restored from a
-// backup: the objects and the resourceVersion are those of that time, and all later changes
-// are undone. The next write gets the next number after version, so that a resourceVersion may
-// stand for two states; UIDs are not used again. All open watches end at once, without an
-// error, and lose the events that have not been taken from their channels. When it returns, no
-// watch is open, as Watches counts them.
+// backup: the objects and the resourceVersion are those of that time, and all later changes are
+// undone. The next write gets the next number after version, so one resourceVersion may stand for
+// two states. UIDs are not used again. All open watches end at once, without an error, and lose the
+// events that have not been received from their channels. When Restore returns, Watches returns 0.
 //
-// A reader that comes back may ask for a resourceVersion that is now in the future. It gets
-// the answers described at WatchWithContext and ListWithContext: a plain watch is silent until
-// the source has passed that resourceVersion; initial events and a LIST are refused.
+// A reader that comes back may ask for a resourceVersion that is now in the future. A plain watch
+// is then silent until the source has passed that resourceVersion. Initial events and a LIST are
+// refused, see WatchWithContext and ListWithContext.
 //
-// The source still remembers the changes up to version, for watches that start before it and
-// for going back further. It returns an error, and does nothing, if version is not between the
-// last Compact or Expire, or the beginning, and the current resourceVersion. It does not
-// block.
+// The source still remembers the changes up to version, for watches that start before it and for a
+// further Restore. Restore returns an error and does nothing if version is newer than the current
+// resourceVersion, or older than the last Compact or Expire or the new source. It does not block.
 func (s *Source[T]) Restore(version string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -34,8 +32,8 @@ func (s *Source[T]) Restore(version string) error {
 	return nil
 }
 
-// cut makes the history end at version, which must not be before h.since. Watches that walk
-// along the old history are not disturbed; the caller must end them.
+// cut makes the history end at version, which must not be before h.since. Watches that follow the
+// old history do not notice it; the caller must end them.
 func (h *history[T]) cut(version uint64) {
 	kept := newHistory[T](h.since)
 	for e := h.oldest.next; e != nil && e.version <= version; e = e.next {

@@ -16,37 +16,36 @@ import (
 	"github.com/customcacheinformer/informer"
 )
 
-// Serve makes the source answer the requests for a resource, such as "pods", that a fake
-// clientset of client-go gets, instead of the fake's own tracker. A program that writes
-// through a clientset then sees behaviour that an API server has and a fake lacks: objects
-// have resourceVersions and UIDs, a write from an older state is a Conflict, and watches
-// break, expire and miss nothing.
+// Serve makes the source answer a fake clientset's requests for a resource, such as "pods", instead
+// of the fake's own tracker. A program that writes through the clientset then sees behaviour that
+// an API server has and a fake lacks: objects have resourceVersions and UIDs, a write from an older
+// state returns Conflict, and watches break, expire and miss nothing.
 //
 //	client := fake.NewClientset()
 //	pods := informertest.NewSource[*corev1.Pod]()
 //	pods.Serve(&client.Fake, "pods", &corev1.PodList{})
 //
-// list is an empty list of the type that the clientset's List returns. Get, List, Watch,
-// Create, Update, UpdateStatus, Patch, Delete and DeleteCollection work; other verbs return
-// MethodNotSupported. A source has no subresources, so UpdateStatus, and a Patch of the status,
-// change the whole object; and Delete deletes at once, whatever finalizers there are. Of the
+// list is an empty list of the type that the clientset's List returns. Get, List, Watch, Create,
+// Update, UpdateStatus, Patch, Delete and DeleteCollection work; other verbs return
+// MethodNotSupported. A source has no subresources, so UpdateStatus and a Patch of the status
+// change the whole object. Delete deletes at once, even if the object has finalizers. Of the
 // options of a write, only preconditions have an effect: a dry run writes.
 //
-// Patch is answered as by the API server, also if the patch changes the name, the UID or the
-// resourceVersion. A patch without a difference writes nothing. These types of patches work:
+// The answer to a Patch is that of the API server, also if the patch changes the name, the UID or
+// the resourceVersion. A patch without a difference writes nothing. These types of patches work:
 //
 //   - JSON patches and merge patches, of any object.
 //   - Strategic merge patches of the Go types of Kubernetes itself. For other types the error
 //     is UnsupportedMediaType, which a server returns for custom resources.
 //
-// Server-side apply is MethodNotSupported, and so is a strategic merge patch of an
+// Server-side apply returns MethodNotSupported, and so does a strategic merge patch of an
 // *unstructured.Unstructured of a kind of Kubernetes: both need the schema of the type. For apply,
 // use a fake clientset without Serve.
 //
-// Faults.Down makes every request fail. Fail works for List and Watch only; to make a certain write fail,
-// add a reactor to the fake after Serve. The reactor must not sleep, and for the same reason a LIST
-// through the fake is not held or delayed: client-go's Fake calls reactors under a
-// mutex, and time does not pass in a synctest bubble while a goroutine waits for a mutex.
+// Faults.Down makes every request fail. Fail works for List and Watch only; to make a certain write
+// fail, add a reactor to the fake after Serve. The reactor must not sleep: client-go's Fake calls
+// reactors under a mutex, and time does not pass in a synctest bubble while a goroutine waits for a
+// mutex. For the same reason HoldLists and ListDelay do not apply to the fake.
 //
 // Serve does not block. It panics if fake or list is nil, or resource is empty.
 func (s *Source[T]) Serve(fake *clienttesting.Fake, resource string, list runtime.Object) {
@@ -107,15 +106,15 @@ func (s *Source[T]) notSupported(verb string) error {
 // methods are the HTTP methods of requests, as client-go spells them in errors.
 var methods = map[string]string{"create": "Post", "update": "Put", "patch": "Patch", "delete": "Delete", "delete-collection": "Delete"}
 
-// absence returns the error of a request with the verb of a fake clientset while the server is
-// down, and nil otherwise.
+// absence returns the error of a request with this verb while the server is down, and nil
+// otherwise.
 func (s *Source[T]) absence(verb string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.faults.absence(cmp.Or(methods[verb], "Get"))
 }
 
-// answer drops the object of a failed call, which would be a typed nil.
+// answer returns obj and err, but a nil object if err is not nil. obj would be a typed nil then.
 func answer[T informer.Object](obj T, err error) (runtime.Object, error) {
 	if err != nil {
 		return nil, err
@@ -123,7 +122,7 @@ func answer[T informer.Object](obj T, err error) (runtime.Object, error) {
 	return obj, nil
 }
 
-// write makes a Create or an Update in a namespace, which the object may leave out.
+// write calls a Create or an Update in a namespace. The object may have no namespace.
 func write[T informer.Object](write func(T) (T, error), obj runtime.Object, namespace string) (runtime.Object, error) {
 	typed, ok := obj.(T)
 	if !ok {
@@ -162,8 +161,8 @@ func (s *Source[T]) listAs(empty runtime.Object, namespace string, opts metav1.L
 	return list, nil
 }
 
-// deleteCollection deletes the objects that a LIST with opts returns, one after the other, as long
-// as the preconditions in only hold.
+// deleteCollection deletes the objects that a LIST with opts returns, one after the other. It stops
+// with an error at the first object for which the preconditions do not hold.
 func (s *Source[T]) deleteCollection(opts metav1.ListOptions, only *metav1.Preconditions) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -16,20 +16,18 @@ func (s *Source[T]) Watch(options metav1.ListOptions) (watch.Interface, error) {
 }
 
 // WatchWithContext opens a watch. It does not block. The watch ends, and its channel is closed,
-// when it is stopped, when ctx ends, when TimeoutSeconds are over, and by Faults.Down, Disconnect, Expire
-// and Restore. The caller must make sure that one of these ends comes, or the goroutine of the
-// watch leaks.
+// when it is stopped, when ctx ends, after TimeoutSeconds, and on Faults.Down, Disconnect, Expire
+// or Restore. Make sure that one of these happens, or the goroutine of the watch leaks.
 //
-// Events have the type T. Bookmarks are sent only to watches that allow them: one after the
-// initial events if SendInitialEvents asked for these, and further ones only by Bookmark. A
-// watch at a resourceVersion that is no longer known gets 410 Expired as an event, whose
-// object is a *metav1.Status; see RefuseExpired. A watch at a resourceVersion that is not
-// known yet, without initial events, is opened; it delivers neither changes nor bookmarks up
-// to and including that version, as if nothing happened.
+// The objects of the events have the type T. Only watches that allow bookmarks get them: one after
+// the initial events if SendInitialEvents is true, and further ones from Bookmark. A watch at a
+// resourceVersion that is no longer known gets 410 Expired as an event with a *metav1.Status; see
+// RefuseExpired. A watch without initial events may begin at a resourceVersion that is not known
+// yet. It then delivers no change and no bookmark up to and including that version.
 //
-// The errors are that of ctx, those of Down and Fail, Timeout with the cause
-// ResourceVersionTooLarge for initial events of a version that is not known yet, and Invalid
-// or BadRequest if the options are wrong.
+// WatchWithContext returns the error of ctx, an error of Down, Fail or FailIn, 410 Expired with
+// RefuseExpired, Timeout with the cause ResourceVersionTooLarge if initial events are wanted of a
+// version that is not known yet, and Invalid or BadRequest if the options are wrong.
 func (s *Source[T]) WatchWithContext(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
 	return s.watch(ctx, "", options)
 }
@@ -119,8 +117,9 @@ func (st *stream[T]) Stop() {
 	st.source.closed(st.lifetime)
 }
 
-// initialEvents returns an event for each existing object. The events hold the objects of the
-// source itself, which are copied on delivery: the reader may be slow, and may stop halfway.
+// initialEvents returns an event for each existing object, and a bookmark if the watch wants one.
+// The events hold the objects of the source itself. replay copies them on delivery, because the
+// reader may be slow, and may stop halfway.
 func (st *stream[T]) initialEvents() []watch.Event {
 	s := st.source
 	var events []watch.Event
@@ -206,14 +205,15 @@ func (st *stream[T]) deliver(event watch.Event) bool {
 	}
 }
 
-// muted reports whether watches are muted. Its channel is closed when that may have changed.
+// muted reports whether watches are muted. The channel is closed at the next call of SetFaults or
+// Heal.
 func (s *Source[T]) muted() (bool, <-chan struct{}) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.faults.Mute, s.faults.over
 }
 
-// event returns the event that the reader gets for e; false if it gets none.
+// event returns the event that the reader gets for e, or false if the reader gets none.
 func (st *stream[T]) event(e *entry[T]) (watch.Event, bool) {
 	switch {
 	case e.kind == entryRaw:
@@ -246,7 +246,8 @@ func (st *stream[T]) changeEvent(e *entry[T]) (watch.Event, bool) {
 	return watch.Event{}, false
 }
 
-// newBookmark returns the object of a bookmark, which has only a resourceVersion.
+// newBookmark returns the object of a bookmark. It has only a resourceVersion, and the kind if it
+// is known.
 func (s *Source[T]) newBookmark(version uint64) T {
 	obj := s.newObject()
 	obj.SetResourceVersion(formatVersion(version))

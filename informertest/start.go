@@ -13,11 +13,12 @@ import (
 	"github.com/customcacheinformer/informer/internal/object"
 )
 
-// Start runs an informer over a new [Source] that holds objs, waits until the informer has
-// synced, and returns both. When the test ends, Start stops the informer and waits for it.
-// Writes to the source then reach the informer as they would from an API server. It fails the
-// test if the informer does not sync. To set options, or to add watchers before the informer
-// runs, make the informer with informer.NewFrom over a NewSource and pass it to [Run].
+// Start runs an informer over a new [Source] that holds objs, waits until the informer has synced,
+// and returns both. Writes to the source reach the informer as they would from an API server. When
+// the test ends, the informer is stopped, and the test waits for the end of Run. Start fails and
+// ends the test if the informer does not sync within two minutes. To set options, or to add
+// watchers before the informer runs, make the informer with informer.NewFrom over a NewSource and
+// pass it to [Run].
 func Start[T informer.Object](t testing.TB, objs ...T) (*informer.CustomCacheInformer[T], *Source[T]) {
 	t.Helper()
 	src := NewSource(objs...)
@@ -29,11 +30,12 @@ func Start[T informer.Object](t testing.TB, objs ...T) (*informer.CustomCacheInf
 	return inf, src
 }
 
-// Run runs an informer that the test has made, or an *informer.Group with all of its members, and
-// waits until all of it has synced, watchers included. It returns a function that stops it and
-// waits for the end, so that a test can look at what follows; it is also called when the test ends.
-// A controller of a group has synced before it has reconciled: call synctest.Wait after Run. Run fails the test if the sync takes more than two minutes, which take no time in a synctest
-// bubble.
+// Run runs an informer that the test has made, or an *informer.Group with all of its members. It
+// waits until the informer, or the group, and all watchers have synced. stop stops inf and waits
+// until inf.Run has returned. It fails the test if inf.Run returns an error. It may be called more
+// than once, and is called when the test ends. A controller of a group may sync before it has
+// reconciled: call synctest.Wait after Run. Run fails and ends the test if the sync takes more than
+// two minutes, which take no real time in a synctest bubble.
 func Run(t testing.TB, inf interface {
 	Run(ctx context.Context) error
 	WaitForSync(ctx context.Context) error
@@ -57,8 +59,9 @@ func Run(t testing.TB, inf interface {
 	return stop
 }
 
-// NewReader returns a Reader that holds objs, for the unit test of a function that only reads.
-// Of opts it uses only Indexers and Fields. It runs no informer.
+// NewReader returns a Reader that holds objs, for the unit test of a function that only reads. Of
+// opts it uses only Indexers and Fields. It runs no informer. It fails and ends the test if it
+// cannot make the Reader.
 func NewReader[T informer.Object](t testing.TB, opts informer.Options[T], objs ...T) informer.Reader[T] {
 	t.Helper()
 	opts.Store = cache.NewStore(object.CacheKey)
@@ -74,12 +77,12 @@ func NewReader[T informer.Object](t testing.TB, opts informer.Options[T], objs .
 	return inf
 }
 
-// Main runs the tests of a package that uses testing/synctest, and exits; call it from
-// TestMain. client-go reports errors through apimachinery's HandleError, which paces them by
-// the time since the program began, and a synctest bubble begins in the year 2000: the first
-// such error sleeps for decades of fake time. This library keeps its own reflector from
-// reporting that way, but other parts of client-go do, for example its informers and listers.
-// Main removes the pacing. The mere import of this package does not remove it.
+// Main runs the tests of a package that uses testing/synctest, and exits. Call it from TestMain.
+// client-go reports errors through apimachinery's HandleError, which paces them by the time since
+// the program began. But a synctest bubble begins in the year 2000, so the first error sleeps for
+// decades of fake time. Main removes the pacing; the import of this package alone does not. The
+// reflector of this library does not report that way, but other parts of client-go do, such as its
+// informers and listers.
 func Main(m *testing.M) {
 	utilruntime.ErrorHandlers = utilruntime.ErrorHandlers[:1]
 	os.Exit(m.Run())

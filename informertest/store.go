@@ -13,30 +13,31 @@ import (
 // Store is a [cache.Store] that fails, hangs or is slow on demand, for use as an informer's
 // store. By default every operation works, at once.
 //
-// It is always strict. The following calls have no effect and return an error that names the
-// operation and the key: an Add of an object that exists, an Update or Delete of one that does
-// not, a call with a [cache.DeletedFinalStateUnknown], and a write of an object while another
-// write of it is under way. Err returns the first of these errors, which a retry may have
-// hidden.
+// A Store is always strict. The following calls have no effect and return an error that names the
+// operation and the key: an Add of an object that exists, an Update or Delete of an object that
+// does not exist, a call with a [cache.DeletedFinalStateUnknown] or anything else that is not an
+// object, and a write of an object while another write of the same object is under way. Err returns
+// the first of these errors, even if a retry has succeeded since.
 //
 // Its operations have these names in [StoreFaults]: "get" (Get and GetByKey), "add", "update",
 // "delete", "list", "list keys", "replace", "resync", "bookmark" and "last version"
-// (LastStoreSyncResourceVersion). They may be called from any goroutine at any time, and block only
-// because of Hang and Delay. Nothing is locked while they wait, nor while a function of the test is
-// called.
+// (LastStoreSyncResourceVersion). The operations may be called from any goroutine at any time, and
+// block only because of Hang and Delay. Nothing is locked while they wait or call a function of the
+// test.
 //
-// It returns the same objects that were stored, not copies, unless the inner store does
-// otherwise. It is no [cache.Indexer], even if the inner store is one. It takes time only from
-// package time; to use it in a testing/synctest bubble, create it there. A Store is made by
-// [NewStore].
+// A Store returns the same objects that were stored, not copies, unless the inner store does
+// otherwise. It does not implement [cache.Indexer], even if the inner store does. It uses only the
+// time of package time; to use it in a testing/synctest bubble, create it there. [NewStore] makes a
+// Store.
 type Store struct {
 	cache.Store
 	*StoreFaults
 }
 
 // NewStore returns a store that keeps its objects in inner. inner must compute keys like
-// cache.MetaNamespaceKeyFunc, and may hold objects already. If inner is nil, client-go's store
-// in memory is used. To fill a store without the checks and faults of Store, write to inner.
+// cache.MetaNamespaceKeyFunc, and may hold objects already. If inner is nil, NewStore makes a
+// client-go store in memory. To fill a store without the checks and faults of Store, write to
+// inner.
 func NewStore(inner cache.Store) *Store {
 	if inner == nil {
 		inner = cache.NewStore(object.CacheKey)
@@ -103,7 +104,8 @@ func (s *store) get(key string, wrong error) (item any, exists bool, err error) 
 	return item, exists, nil
 }
 
-// write runs a write of an object that must exist, or must not.
+// write runs a write of an object. It refuses the write if the object exists and mustExist is
+// false, or the reverse.
 func (s *store) write(op string, obj any, mustExist bool, effect func(any) error) error {
 	key, wrong := keyOfAny(obj)
 	if wrong == nil {
@@ -130,8 +132,8 @@ func (s *store) write(op string, obj any, mustExist bool, effect func(any) error
 	})
 }
 
-// keyOfAny returns the key of obj. If obj is no API object, it returns an error that names the
-// type, and as much of the key as is known.
+// keyOfAny returns the key of obj. If obj is not an API object, it returns an error that names the
+// type. For a cache.DeletedFinalStateUnknown it returns both the key and an error.
 func keyOfAny(obj any) (string, error) {
 	if gone, ok := obj.(cache.DeletedFinalStateUnknown); ok {
 		return gone.Key, errors.New("it was given a cache.DeletedFinalStateUnknown")

@@ -8,9 +8,9 @@ import (
 	"time"
 )
 
-// StoreFaults makes a [Store] or a [Durable] fail, hang or be slow, and records how it
-// is used. Its methods may be called from any goroutine at any time, and do not block. It must not
-// be copied.
+// StoreFaults makes the operations of a [Store] or a [Durable] fail, hang or be slow, and counts
+// them. Its methods may be called from any goroutine at any time, and do not block. It must not be
+// copied.
 type StoreFaults struct {
 	delays  delays
 	writing sync.Map // claimed by the writes under way
@@ -23,21 +23,21 @@ type StoreFaults struct {
 }
 
 // Fail lets fail decide, from now on, which operations fail: if fail returns an error, the
-// operation returns that error and has no effect. fail is called once for each operation that
-// can return an error, after the operation has waited for Hang and Delay. Its key is empty if
-// the operation is not about one object. fail may be called by several goroutines at once; it
-// may block, and may call the store, but must not write the object that the operation writes.
-// With nil, the default, no operation fails. Fail does not block.
+// operation returns that error and has no effect. fail is called once for each operation that can
+// return an error, after the operation has waited for Hang and Delay. key is empty if the operation
+// is not about one object. Several goroutines may call fail at once. It may block, and may call the
+// store, but must not write the object that the operation writes. If fail is nil, the default, no
+// operation fails. Fail does not block.
 func (f *StoreFaults) Fail(fail func(op, key string) error) { set(&f.mu, &f.fail, fail) }
 
-// FailAfter is like Fail, but calls fail after the operation has taken effect, and the effect
-// stays. fail is not called for an operation that has failed. FailAfter does not block.
+// FailAfter is like Fail, but the operation calls fail after it has taken effect, and the effect
+// stays. An operation that has failed does not call fail. FailAfter does not block.
 func (f *StoreFaults) FailAfter(fail func(op, key string) error) { set(&f.mu, &f.after, fail) }
 
-// FailRandomly makes operations fail with that probability, from 0 to 1: half of them before
-// their effect and half after it. It replaces the functions set by Fail and FailAfter. The
-// same seed makes the same operations fail, if they come in the same order. It does not block.
-// It panics if probability is not from 0 to 1.
+// FailRandomly makes each operation fail with this probability. Half of the failures come before
+// the effect of the operation and half after it. FailRandomly replaces the functions set by Fail
+// and FailAfter. The same seed makes the same operations fail, if they come in the same order.
+// FailRandomly does not block. It panics if probability is not from 0 to 1.
 func (f *StoreFaults) FailRandomly(seed uint64, probability float64) {
 	if !(probability >= 0 && probability <= 1) { // so that NaN panics, too
 		panic(fmt.Sprintf("informertest: FailRandomly: the probability is %v, not from 0 to 1", probability))
@@ -60,14 +60,14 @@ func (f *StoreFaults) FailRandomly(seed uint64, probability float64) {
 	f.after = failing(probability/(2-probability), "after") // of the operations that did not fail before
 }
 
-// Hang makes each operation that begins from now on wait until release is called, which may be
-// called more than once. If there are several hangs, it waits until all are released. An
-// informer that is stopped waits for its store: call release before that. Neither Hang nor
-// release blocks.
+// Hang makes each operation that begins from now on wait until release or Heal is called. An
+// operation of a Durable also stops waiting when its ctx ends. After several calls of Hang, an
+// operation waits until all are released. release may be called more than once. An informer that is
+// stopped waits for its store: call release before. Neither Hang nor release blocks.
 func (f *StoreFaults) Hang() (release func()) { return f.delays.hold() }
 
-// Delay makes each operation that begins from now on take d, or no time if d is 0, the
-// default. It does not block.
+// Delay makes each operation that begins from now on wait for d, or, in a Durable, until its ctx
+// ends. If d is 0, the default, operations do not wait. Delay does not block.
 func (f *StoreFaults) Delay(d time.Duration) { set(&f.delays.mu, &f.delays.each, d) }
 
 // Heal ends the effects of Fail, FailAfter, FailRandomly, Hang and Delay. An operation that
@@ -79,24 +79,24 @@ func (f *StoreFaults) Heal() {
 	f.delays.heal()
 }
 
-// Calls returns how many operations of that name have begun, including those that wait and
-// those that failed. It does not block.
+// Calls returns how many operations with the name op have begun, including those that are waiting
+// or have failed. It does not block.
 func (f *StoreFaults) Calls(op string) int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.calls[op]
 }
 
-// Err returns the first error of an operation that was refused as wrong use; the operation
-// returned that error too. Err returns nil if there was none. It does not block.
+// Err returns the error of the first operation that was refused as wrong use, or nil. The operation
+// returned the same error. Err does not block.
 func (f *StoreFaults) Err() error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.misuse
 }
 
-// begin counts an operation and waits as long as Hang and Delay ask for, but at most until ctx
-// ends, whose error it then returns.
+// begin counts an operation and waits for Hang and Delay. If ctx ends first, begin returns the
+// error of ctx.
 func (f *StoreFaults) begin(ctx context.Context, op string) error {
 	f.mu.Lock()
 	if f.calls == nil {
@@ -132,8 +132,8 @@ func (f *StoreFaults) ask(which *func(op, key string) error, op, key string) err
 	return ask(op, key)
 }
 
-// claim returns false if another operation has claimed what. Without claims two writers could
-// find the same state and both write.
+// claim claims what for one operation. It returns false if another operation has claimed it.
+// Without claims, two writers could find the same state and both write.
 func (f *StoreFaults) claim(what string) bool {
 	_, claimed := f.writing.LoadOrStore(what, true)
 	return !claimed
@@ -141,12 +141,13 @@ func (f *StoreFaults) claim(what string) bool {
 
 func (f *StoreFaults) unclaim(what string) { f.writing.Delete(what) }
 
-// misuse is the error of an operation that was used wrongly.
+// misuse is the error of an operation that is refused as wrong use.
 type misuse struct{ error }
 
 func (m misuse) Unwrap() error { return m.error }
 
-// refuse returns the error of an operation that was used wrongly, and records the first.
+// refuse returns the error of an operation that is refused as wrong use, and keeps the first such
+// error for Err.
 func (f *StoreFaults) refuse(op, key string, why error) error {
 	err := misuse{fmt.Errorf("informertest: %s of %q: %w", op, key, why)}
 	f.mu.Lock()
