@@ -15,9 +15,9 @@ import (
 	"github.com/customcacheinformer/informer/shards/internal/leases"
 )
 
-// newSession begins a session: it creates its Lease, and then notes in it that the session may have
-// buckets. If the first request is slow, so that its answer comes too late or never, no other replica
-// leaves buckets to a session that is not known to have them.
+// newSession begins a session. A first request creates the Lease as idle, and a second one writes that the
+// session may have buckets. The answer to the first may come late or never: other replicas then leave no
+// buckets to a session that this replica does not know of.
 func (s *Set) newSession(ctx context.Context) (*session, error) {
 	random := make([]byte, 5)
 	_, _ = rand.Read(random)
@@ -43,8 +43,8 @@ func (s *Set) newSession(ctx context.Context) (*session, error) {
 var errVersionless = errors.New("the Leases have no resourceVersions, so that two replicas may take one bucket: " +
 	"in tests, have an informertest.Source serve the Leases of a fake clientset")
 
-// idleSession returns what the Lease of a session has before it has buckets. The session counts as late: see
-// lag.next.
+// idleSession returns the content of the Lease of a session that has no buckets yet. The session counts as
+// late, see lag.next.
 func (s *Set) idleSession(idle bool) leases.Session {
 	return leases.Session{Duration: s.opts.LeaseDuration, Workers: s.workersHere(), Idle: idle, Late: true}
 }
@@ -58,8 +58,8 @@ func (s *Set) createSession(ctx context.Context, id string) (*coordinationv1.Lea
 	return s.put(ctx, lease)
 }
 
-// beginSession notes in the Lease of a session that it may have buckets from now on, if it may. It returns
-// when the request was sent.
+// beginSession writes into the Lease of a session that the session may have buckets from now on. It
+// returns the Lease and the time when it sent the request, or an error if this replica may not join.
 func (s *Set) beginSession(ctx context.Context, created *coordinationv1.Lease) (lease *coordinationv1.Lease, sent time.Time, err error) {
 	if created.ResourceVersion == "" {
 		return nil, sent, errVersionless
@@ -75,9 +75,9 @@ func (s *Set) beginSession(ctx context.Context, created *coordinationv1.Lease) (
 	return lease, sent, err
 }
 
-// fits returns an error if a replica that may work has other buckets. It is called when the Lease of a
-// new session is there. So of two replicas that begin at the same time, one at least finds the Lease
-// of the other.
+// fits returns an error if a working replica divides in another way, or is of another program. It must be
+// called after the Lease of the new session was created. So if two replicas begin at the same time, at
+// least one finds the Lease of the other.
 func (s *Set) fits(ctx context.Context, own *coordinationv1.Lease) error {
 	ctx, cancel := context.WithTimeout(ctx, s.opts.RenewEvery)
 	defer cancel()

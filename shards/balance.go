@@ -9,7 +9,7 @@ import (
 )
 
 // step looks at the Leases and starts the requests that bring the set closer to the plan. It returns
-// how long the result holds if nothing happens, and whether the session has left the set.
+// after how long it must be called again if nothing happens, and whether the session has left the set.
 func (s *Set) step(n *session) (next time.Duration, left bool) {
 	s.mu.Lock()
 	next, left = s.stepLocked(n, time.Now())
@@ -60,9 +60,9 @@ func (s *Set) stepLocked(n *session, now time.Time) (next time.Duration, left bo
 	return time.Hour, false
 }
 
-// planLocked returns the sessions that may have buckets, and who has each bucket. This replica may have
-// one that it does not know to have, because the answer to its request was lost. All others wait until
-// it releases the bucket, so it takes the bucket in any case.
+// planLocked returns the sessions that may have buckets, and the holder of each bucket. This replica
+// may hold a bucket without knowing it, because the answer to a request was lost. The others wait until
+// it releases the bucket. So it takes the bucket in any case.
 func (s *Set) planLocked(n *session, now time.Time) (sessions, holders []string) {
 	for id, seen := range s.view.sessions {
 		if id != n.id && seen.mayTake(&s.opts, now) {
@@ -85,7 +85,7 @@ func (s *Set) planLocked(n *session, now time.Time) (sessions, holders []string)
 	return sessions, holders
 }
 
-// checkLocked looks at a bucket that this replica has. wanted is true if it should stay.
+// checkLocked looks at a bucket that this replica has. wanted is true if the replica should keep it.
 func (s *Set) checkLocked(h *holding, wanted bool) {
 	if h.phase == taking || h.phase == releasing {
 		return
@@ -115,7 +115,8 @@ func (s *Set) checkLocked(h *holding, wanted bool) {
 	}
 }
 
-// wantLocked starts to take a bucket, if no other session has it.
+// wantLocked starts a request for a bucket that this replica should have. If the session of the holder
+// is dead, the request ends that session. If no session has the bucket, it takes the bucket.
 func (s *Set) wantLocked(n *session, b int, now time.Time) {
 	seen := &s.view.buckets[b]
 	if now.Before(seen.retry) {

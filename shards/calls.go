@@ -9,8 +9,8 @@ import (
 	"github.com/customcacheinformer/informer/internal/sharding"
 )
 
-// door is the set as the controllers of package enqueue see it. It implements sharding.Set, whose comments
-// describe its methods. Programs do not see them.
+// door is the set as the controllers of package enqueue see it. It implements [sharding.Set], which
+// describes its methods. Programs do not see them.
 type door struct{ *Set }
 
 func (s door) ByNamespace() bool { return s.opts.ByNamespace }
@@ -61,7 +61,7 @@ func (s door) Has(bucket int) bool {
 	return n != nil && n.has(bucket)
 }
 
-// current returns the session, nil if there is none.
+// current returns the session, or nil if there is none.
 func (s *Set) current() *session {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -92,11 +92,10 @@ func (c *callContext) Value(key any) any {
 	return c.Context.Value(key)
 }
 
-// Token returns the bucket of a call and its fencing token, from the ctx of the call or one that was
-// made from it. The token of a bucket is higher each time another replica gets the bucket. A system
-// that remembers the highest token of each bucket, and refuses lower ones, takes nothing from a
-// replica that has lost the bucket and does not know it yet. ok is false if ctx is not that of a
-// call.
+// Token returns the bucket of a call of reconcile and its fencing token. ctx is the ctx of the call or one
+// derived from it; otherwise ok is false. The token rises each time another replica gets the bucket. A
+// system that remembers the highest token of each bucket, and refuses lower ones, accepts nothing from a
+// replica that has lost the bucket and does not know it yet.
 func Token(ctx context.Context) (bucket int, token int64, ok bool) {
 	h, ok := ctx.Value(tokenKey{}).(*holding)
 	if !ok {

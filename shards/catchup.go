@@ -10,8 +10,8 @@ import (
 	"github.com/customcacheinformer/informer/shards/internal/leases"
 )
 
-// reviewLocked lets a session whose caches have been behind for long take no buckets while there are others
-// whose caches are not, and lets it come back when its caches have caught up.
+// reviewLocked decides whether the session takes buckets. If its caches have been behind for long, it
+// takes none while there are replicas with fresh caches. It comes back when its caches have caught up.
 func (s *Set) reviewLocked(n *session, now time.Time) {
 	others := false
 	for id, seen := range s.view.sessions {
@@ -23,7 +23,7 @@ func (s *Set) reviewLocked(n *session, now time.Time) {
 	}
 }
 
-// follow waits until the caches of a session that is away have caught up.
+// follow waits until the caches of a session that is away have caught up, and notes it.
 func (s *Set) follow(ctx context.Context, n *session, goal leases.Past) {
 	if s.reach(ctx, goal) != nil {
 		return // the session is over, or not away any more
@@ -34,8 +34,8 @@ func (s *Set) follow(ctx context.Context, n *session, goal leases.Past) {
 	s.poke()
 }
 
-// catchUp waits until the caches have the objects of a bucket, and are at least as new as those of the
-// last holder.
+// catchUp waits until the caches have the objects of a bucket, and are at least as new as the caches of
+// the last holder.
 func (s *Set) catchUp(h *holding) error {
 	for _, src := range s.sources {
 		if err := src.await(h.ctx, h.bucket); err != nil {
@@ -52,9 +52,9 @@ func (s *Set) catchUp(h *holding) error {
 	return s.reach(h.ctx, h.before)
 }
 
-// reach waits until the caches are at least as new as those of the last holder. If it has died, it has
-// published only from time to time which versions it had seen. It had no call after its session, and
-// Margin later everything that it had seen has come to watches that are open.
+// reach waits until the caches are at least as new as the caches of the last holder. A holder that has
+// died published its versions only from time to time. But it had no call after its session, and after
+// Margin, open watches have received everything that it had seen.
 func (s *Set) reach(ctx context.Context, last leases.Past) error {
 	for _, w := range s.workers {
 		err := s.catchUpWith(ctx, w, last.Seen[w.name])
@@ -68,9 +68,9 @@ func (s *Set) reach(ctx context.Context, last leases.Past) error {
 	return nil
 }
 
-// catchUpWith waits until the caches of a worker have these versions. A version that the server does not
-// have, and no working replica has seen, does not exist any more. The server was restored from a backup
-// then, or the Lease is of another cluster.
+// catchUpWith waits until the caches of a worker have the versions in seen. It does not wait for a
+// version that the server does not have and no working replica has seen: the server was restored from a
+// backup, or the Lease is of another cluster.
 func (s *Set) catchUpWith(ctx context.Context, w worker, seen sharding.Versions) error {
 	for {
 		waiting, cancel := context.WithTimeout(ctx, askAfter)

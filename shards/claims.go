@@ -10,7 +10,7 @@ import (
 	"github.com/customcacheinformer/informer/shards/internal/leases"
 )
 
-// claim claims which deletes are handled, again and again until a session is over.
+// claim records which deletes are handled, again and again until the session is over, for its Lease.
 func (s *Set) claim(n *session) {
 	for {
 		held := n.allOpen()
@@ -35,8 +35,8 @@ func (s *Set) claim(n *session) {
 	}
 }
 
-// claims returns the claims for buckets of this replica. It waits for at most d. It asks the workers
-// also if there are no buckets, because they note the time for deletes to come.
+// claims returns which deletes of the held buckets are handled. It waits for at most d. It asks the
+// workers even if held is empty, because they note the time for later deletes.
 func (s *Set) claims(held []*holding, d time.Duration) []leases.Claim {
 	buckets, known := sharding.Buckets{}, map[int]leases.Versions{}
 	for _, h := range held {

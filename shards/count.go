@@ -11,9 +11,9 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// count adds the number of objects in each namespace. It reads them in pages, so that it never holds
-// many. The API server forgets the state of the first page after some minutes, in which it sends some
-// millions of objects. It then offers to continue with the present state.
+// count adds the number of objects in each namespace to weights. It reads pages, so it never holds
+// many objects. After some minutes, which is some millions of objects, the API server forgets the
+// state of the first page. It then offers to continue with the current state.
 func (s *source) count(ctx context.Context, weights map[string]int) error {
 	opts := metav1.ListOptions{Limit: 500}
 	for {
@@ -41,7 +41,8 @@ func (s *source) count(ctx context.Context, weights map[string]int) error {
 	}
 }
 
-// continued returns how a list whose next page has expired can continue, "" if it cannot.
+// continued returns the token with which a list can continue whose next page has expired, or "" if it
+// cannot.
 func continued(err error) string {
 	var status apierrors.APIStatus
 	if !errors.As(err, &status) || !apierrors.IsResourceExpired(err) {

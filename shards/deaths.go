@@ -11,9 +11,9 @@ import (
 	"github.com/customcacheinformer/informer/shards/internal/leases"
 )
 
-// endSessionLocked ends the session of another replica that has not renewed it for as long as it may
-// last. That is a change of its Lease: if a renewal that this replica has not seen came first, the
-// change is refused, and if it comes later, the renewal is refused.
+// endSessionLocked ends the session of another replica that has not renewed it in time, by a change
+// of its Lease. If a renewal came first that this replica has not seen, the API server refuses the
+// change. If the renewal comes later, the API server refuses the renewal.
 func (s *Set) endSessionLocked(seen *seenSession, now time.Time) {
 	if seen.asking || now.Before(seen.retry) {
 		return
@@ -39,8 +39,8 @@ func (s *Set) endSessionLocked(seen *seenSession, now time.Time) {
 	})
 }
 
-// cleanLocked deletes the Leases of sessions that have ended and have no bucket, and ends those that
-// died without one.
+// cleanLocked deletes the Leases of sessions that have ended and have no bucket. It ends the
+// sessions that have died.
 func (s *Set) cleanLocked(now time.Time) {
 	var named []string
 	for b := range s.view.buckets {
@@ -71,8 +71,8 @@ func (s *Set) deleteSession(seen *seenSession, lease *coordinationv1.Lease) {
 	}
 }
 
-// forgetOldLocked forgets lost sessions whose calls have returned. Their buckets need not wait until
-// the sessions would have ended by themselves.
+// forgetOldLocked forgets lost sessions of this replica whose calls have returned. Their buckets are
+// then free at once.
 func (s *Set) forgetOldLocked() {
 	for old := range s.old {
 		if old.calls() > 0 {

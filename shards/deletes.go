@@ -15,8 +15,8 @@ import (
 // This file passes deletes on that the holder of a bucket cannot know of. The Lease of the bucket
 // carries their keys until the holder has handled them.
 
-// ErrBucketDeletesDropped is wrapped by the error that reports that a replica has left without passing on
-// all keys of deletes, because the Lease of a bucket has no room for them.
+// ErrBucketDeletesDropped is wrapped by an error that Options.ErrorHandler gets: the replica has left
+// without passing on all keys of deletes, because the Lease of a bucket has had no room for them.
 var ErrBucketDeletesDropped = errors.New("shards: too many deletes of a bucket are not handled")
 
 func (s *Set) handleDeletes(deletes leases.Deletes) {
@@ -27,7 +27,7 @@ func (s *Set) handleDeletes(deletes leases.Deletes) {
 	}
 }
 
-// lightenLocked has lighten look at the Lease of a bucket, if it has keys of deletes.
+// lightenLocked starts lighten for a bucket whose Lease has keys of deletes.
 func (s *Set) lightenLocked(h *holding) {
 	if !leases.HasDeletes(h.lease) || h.phase != open || !s.view.buckets[h.bucket].mayAsk() {
 		return
@@ -67,8 +67,8 @@ func (s *Set) lighten(h *holding, lease *coordinationv1.Lease) {
 	}
 }
 
-// learn takes the claims of another replica. If a delete is not handled that the other replica may
-// not know of, learn tells it.
+// learn forgets the deletes that another replica has handled, as its claims say. It tells the holder of
+// the bucket of deletes that the other replica may not know of.
 func (s *Set) learn(claims []leases.Claim) {
 	unknown := map[int]leases.Deletes{}
 	for _, c := range claims {
@@ -88,9 +88,9 @@ func (s *Set) learn(claims []leases.Claim) {
 	}
 }
 
-// tellAll tells the holders of all buckets of the deletes that this replica still keeps, before it
-// leaves. It might be the last that knows of them. It gives up if a Lease has had no room for
-// LeaseDuration, because there may be no holder any more that makes room.
+// tellAll passes the deletes that this replica still keeps to the holders of their buckets, before the
+// replica leaves. No other replica may know of them. tellAll gives up if a Lease has had no room for
+// LeaseDuration, because there may be no holder that makes room.
 func (s *Set) tellAll(n *session) {
 	var all sync.WaitGroup
 	for b := range s.opts.Buckets {
@@ -106,9 +106,9 @@ func (s *Set) tellAll(n *session) {
 	all.Wait()
 }
 
-// tellOn tells the holder of a bucket of all deletes that this replica keeps. It ends with the session,
-// and when the Lease of the bucket has had no room for some time. It returns how many deletes it has not
-// told.
+// tellOn passes the deletes of a bucket that this replica keeps to the holder. It gives up when the
+// session ends, or when the Lease of the bucket has had no room for patience. It returns how many
+// deletes it has not passed on.
 func (s *Set) tellOn(n *session, bucket int, patience time.Duration) (left int) {
 	full := time.Now() // since when the Lease has no room
 	for {
@@ -139,8 +139,8 @@ func (s *Set) waiting(bucket int) leases.Deletes {
 	return deletes
 }
 
-// tell adds keys of deletes to the Lease of a bucket that this replica does not have, as many as it has
-// room for. It reports whether nothing is left to pass on, and whether the Lease had room.
+// tell adds keys of deletes to the Lease of a bucket of another replica, as many as there is room for.
+// done reports whether nothing is left to pass on, and room whether the Lease had room.
 func (s *Set) tell(bucket int, deletes leases.Deletes) (done, room bool) {
 	if deletes.Number() == 0 {
 		return true, true

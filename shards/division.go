@@ -18,8 +18,8 @@ import (
 	"github.com/customcacheinformer/informer/shards/internal/plan"
 )
 
-// bucket returns the bucket of a key. With Options.ByNamespace it is that of the namespace, and 0 until
-// WaitForSync has returned.
+// bucket returns the bucket of a key. With Options.ByNamespace it is the bucket of the namespace, or 0
+// before the ranges are known.
 func (s *Set) bucket(key string) int {
 	if !s.opts.ByNamespace {
 		return plan.Bucket(key, s.opts.Buckets)
@@ -31,24 +31,24 @@ func (s *Set) bucket(key string) int {
 	return r.Bucket(plan.Namespace(key))
 }
 
-// Source returns a source for one [informer.NewFrom] that delivers the objects in the buckets of this
-// replica, from a source that delivers all objects, such as [informer.ListWatch] makes. The informer
-// then holds the objects of the replica's namespaces and no others, and asks the API server for no
-// others where the server can select them. The set must have Options.ByNamespace, and
-// Source must be called before Run. It makes no request.
+// Source returns a source for one informer of [informer.NewFrom] that delivers only the objects in the
+// buckets of this replica. all is a source of all objects, such as one of [informer.ListWatch]. The
+// informer holds only the objects of the replica's namespaces, and asks the API server for only these if
+// the server can select them. Source makes no request. It returns an error if all is nil or
+// Options.ByNamespace is not set, and one that wraps informer.ErrAlreadyRun if Run has been called.
 //
-// Options.Durable of the informer cannot be set: it is not known whether an object that is
-// missing after a restart was deleted, or was in a bucket that the replica does not have now. For any other
-// reader than an informer, each request of the source fails.
+// Options.Durable of the informer must not be set: an object that is missing after a restart may have
+// been deleted, or may be in a bucket that the replica does not have now. Only an informer can read the
+// source. For any other reader, each request fails.
 //
-// Objects of a bucket that goes to another replica leave the informer's store without an event, ten
-// seconds later. A replica that gets buckets lists its namespaces again before calls for their keys
-// begin. The informer syncs without any object, before the replica has joined.
+// When a bucket goes to another replica, its objects leave the informer's store ten seconds later,
+// without an event. A replica that gets buckets lists its namespaces again before calls for their keys
+// begin. Before the replica has joined, the informer syncs without any object.
 //
 // KEP-5866 lets an API server select by ranges of namespaces (shardSelector, alpha since Kubernetes
-// 1.36). The source always asks for that. A server that does not know it sends all objects; the
-// informer then drops those of other replicas, and its Health counts them as Foreign. That saves
-// memory, but no traffic.
+// 1.36). The source always asks for that. A server that does not know it sends all objects. The informer
+// then drops the objects of other replicas, and its Health counts them as Foreign. That saves memory, but
+// no traffic.
 func (s *Set) Source(all cache.ListerWatcher) (cache.ListerWatcher, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -82,8 +82,9 @@ func (s *Set) tellSourcesLocked() {
 	}
 }
 
-// agree waits until the ranges of namespaces are known. The first replica of a set cuts them, and writes them
-// into a Lease that never changes. agree does nothing without Options.ByNamespace.
+// agree waits until the ranges of namespaces are known. The first replica of a set cuts them, and writes
+// them into a Lease that never changes. agree returns only the error of ctx. Without Options.ByNamespace
+// it does nothing.
 func (s *Set) agree(ctx context.Context) error {
 	if !s.opts.ByNamespace {
 		return nil
@@ -106,8 +107,8 @@ func (s *Set) agree(ctx context.Context) error {
 	}
 }
 
-// divideBy sets the ranges. There is no session. A replica that was cut off for long may find others than
-// it had, if the Leases of the set were deleted meanwhile.
+// divideBy sets the ranges. It must be called while there is no session. A replica that was cut off for
+// long may find new ranges, if somebody has deleted the Leases of the set meanwhile.
 func (s *Set) divideBy(r *plan.Ranges) {
 	if s.rangesKey() == r.Key() {
 		return
@@ -140,7 +141,8 @@ func (s *Set) readOrCut(ctx context.Context) (*plan.Ranges, error) {
 	return s.rangesIn(s.leases.Get(ctx, name, metav1.GetOptions{})) // another replica may have been first
 }
 
-// anyHeld returns a bucket that a replica has that may work. Such a replica knows the ranges.
+// anyHeld returns a bucket of a replica that may be working. Such a replica knows the ranges. held is
+// false if there is none.
 func (s *Set) anyHeld() (bucket int, held bool) {
 	now := time.Now()
 	s.mu.Lock()
@@ -170,7 +172,8 @@ func (s *Set) rangesIn(lease *coordinationv1.Lease, err error) (*plan.Ranges, er
 	return r, nil
 }
 
-// writeRanges writes the ranges into their Lease. last is the Lease as it was seen, or nil for a new one.
+// writeRanges writes the ranges into their Lease. last is the last known state of the Lease, or nil to
+// create it.
 func (s *Set) writeRanges(ctx context.Context, last *coordinationv1.Lease, r *plan.Ranges) error {
 	lease := s.mark().On(last, leases.RangesName(s.opts.Name), "")
 	leases.SetRanges(lease, r.Text())
@@ -178,8 +181,8 @@ func (s *Set) writeRanges(ctx context.Context, last *coordinationv1.Lease, r *pl
 	return err
 }
 
-// keepRangesLocked writes the Lease of the ranges again if it was deleted or changed. A replica
-// that starts would divide by other ranges.
+// keepRangesLocked writes the Lease of the ranges again if somebody has deleted or changed it. Otherwise
+// a replica that starts would divide by other ranges.
 func (s *Set) keepRangesLocked(now time.Time) {
 	if !s.opts.ByNamespace || now.Before(s.view.rangesRetry) {
 		return
@@ -198,7 +201,7 @@ func (s *Set) keepRangesLocked(now time.Time) {
 	})
 }
 
-// restoreRanges writes the Lease of the ranges, unless it is as it should be.
+// restoreRanges writes the Lease of the ranges, unless it has the right content.
 func (s *Set) restoreRanges(ctx context.Context, r *plan.Ranges) error {
 	name := leases.RangesName(s.opts.Name)
 	lease, err := s.leases.Get(ctx, name, metav1.GetOptions{})

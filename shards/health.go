@@ -10,8 +10,8 @@ import (
 	"github.com/customcacheinformer/informer/internal/channel"
 )
 
-// Health is the state of a set in one replica at one moment, as [Set.Health] returns it. Its counts
-// begin at 0 when the set is made. It is a value, and the [informer.MemberHealth] of a set.
+// Health is the state of a set in one replica at one moment. [Set.Health] returns it. Its counts begin
+// at 0 when the set is made. It is the [informer.MemberHealth] of a set, and may be copied.
 type Health struct {
 	// Name is Options.Name.
 	Name string `json:"name"`
@@ -21,68 +21,73 @@ type Health struct {
 	Stopped bool `json:"stopped"`
 	// Synced is true once this replica has joined the set since the start.
 	Synced bool `json:"synced"`
-	// SourceError is the error with which the Leases of the set cannot be read, or why this replica may
-	// not join. Otherwise it is nil.
+	// SourceError is why the Leases of the set cannot be read, or why this replica may not join. It is
+	// nil if neither holds.
 	SourceError error `json:"-"`
-	// SourceFailures is how often in a row lists or watches of the Leases have failed, 0 if they work.
+	// SourceFailures is how many lists or watches of the Leases in a row have failed. It is 0 if they
+	// work.
 	SourceFailures int `json:"sourceFailures,omitempty"`
-	// SourceFailingSince is when the first of these failures came. It is zero if there is none.
+	// SourceFailingSince is the time of the first of these failures. It is zero if there is none.
 	SourceFailingSince time.Time `json:"sourceFailingSince,omitzero"`
 	// SourceNextTry is when the pause before the next attempt ends. It is zero if there is no pause.
 	SourceNextTry time.Time `json:"sourceNextTry,omitzero"`
 	// Replica is the name of the replica, Options.Identity.
 	Replica string `json:"replica"`
-	// Session is the id of the session with which the replica has buckets, "" if it has none.
+	// Session is the id of the session of the replica, or "" if there is none. Without a session, a
+	// replica has no buckets.
 	Session string `json:"session,omitempty"`
-	// Replicas is how many replicas may have buckets.
+	// Replicas is how many replicas take buckets, as far as this one sees.
 	Replicas int `json:"replicas"`
 	// Buckets is how many buckets the set has.
 	Buckets int `json:"buckets"`
 	// Owned is how many of them this replica has, including those that CatchingUp and Draining count.
 	Owned int `json:"owned"`
-	// CatchingUp is how many buckets wait until the caches of this replica are as new as those of
-	// the last holder. No call for their keys is made before that.
+	// CatchingUp is how many buckets wait until the caches of this replica are as new as the caches of
+	// the last holder. Until then, no call for their keys begins.
 	CatchingUp int `json:"catchingUp"`
-	// CatchingUpFor is how long the caches have been too old for this: since the first of these buckets
-	// began to wait, or since the caches have lacked changes that another replica had seen. If the
-	// caches of another replica are not behind, it gets the buckets of this one after one to three
-	// minutes. 0 if the caches are new enough.
+	// CatchingUpFor is how long the caches of this replica have been too old: since the first of these
+	// buckets began to wait, or since the caches have lacked changes that another replica had seen. It
+	// is 0 if they are new enough. After one to three minutes, replicas whose caches are not behind
+	// get the buckets of this one.
 	CatchingUpFor time.Duration `json:"-"`
-	// Draining is how many buckets move to other replicas when their calls have returned.
+	// Draining is how many buckets move to other replicas once their calls have returned.
 	Draining int `json:"draining"`
-	// DrainingFor is how long the first of these has been draining, 0 if there is none.
+	// DrainingFor is how long the first of these buckets has been draining. It is 0 if there is none.
 	DrainingFor time.Duration `json:"-"`
-	// Unowned is how many buckets of the set no replica has, as far as this one sees.
+	// Unowned is how many buckets of the set have no replica, as far as this one sees.
 	Unowned int `json:"unowned"`
-	// UnownedFor is how long the first of these has had no owner, 0 if there is none.
+	// UnownedFor is how long the first of these buckets has had no replica. It is 0 if there is none.
 	UnownedFor time.Duration `json:"-"`
-	// Unserved is how many buckets are with replicas that do not have all controllers of this one, such as
-	// those of the last version of the program during a rolling update. Nobody reconciles the keys of
-	// these controllers in these buckets. UnservedFor is how long that has been so, 0 if Unserved is
-	// 0, and Lacking has the names of the controllers.
+	// Unserved is how many buckets are with replicas that lack a controller of this one, such as
+	// replicas of the previous version of the program during a rolling update. Nobody reconciles the
+	// keys of that controller in these buckets. UnservedFor is how long that has been so. It is 0 if
+	// Unserved is 0. Lacking has the names of the controllers that a replica lacks, sorted.
 	Unserved    int           `json:"unserved"`
 	UnservedFor time.Duration `json:"-"`
 	Lacking     []string      `json:"lacking,omitempty"`
-	// Selector shows whether the API server selects the objects of this replica for the sources
-	// that Set.Source has made: "served", or "ignored" if it sends all objects and the
-	// informers drop those of other replicas. It is "ignored" if that holds for one of the sources,
-	// and "" if there is none or none has asked.
+	// Selector shows whether the API server selects the objects of this replica for the sources that
+	// Set.Source has returned. It is "served" if the server does, "ignored" if the server sends all
+	// objects of at least one source and the informer drops those of other replicas, and "" if there
+	// is no source or none has asked.
 	Selector string `json:"selector,omitempty"`
-	// Taken and Released are how many buckets this replica has got and has released.
+	// Taken and Released are how many buckets this replica has taken and released since the set was
+	// made.
 	Taken    int `json:"taken"`
 	Released int `json:"released"`
-	// LostSessions is how many sessions ended because they could not be renewed in time.
+	// LostSessions is how many sessions the replica has lost. It lost them because it could not renew
+	// them in time, or because somebody has ended them or deleted their Lease.
 	LostSessions int `json:"lostSessions"`
-	// LostCalls is how many calls of lost sessions have not returned. Another replica may work on
-	// the same keys.
+	// LostCalls is how many calls of lost sessions have not returned. Another replica may be working
+	// on the same keys.
 	LostCalls int `json:"lostCalls"`
 }
 
 // HasRun reports whether Started or Stopped is true.
 func (h Health) HasRun() bool { return h.Started || h.Stopped }
 
-// Ready returns nil if this replica has joined the set, also while the replica has no bucket or has
-// lost its session. A set that stops is not ready.
+// Ready returns nil if this replica has joined the set, even if it has no bucket or has lost its
+// session. Otherwise it returns an error, which wraps informer.ErrStopped if the set is stopping or
+// has stopped.
 func (h Health) Ready() error {
 	var err error
 	switch {
@@ -103,7 +108,7 @@ func (h Health) Ready() error {
 // Live returns nil: a restart does not help a set.
 func (h Health) Live() error { return nil }
 
-// MarshalJSON encodes the figures with names in camel case, and durations in seconds, such as
+// MarshalJSON encodes the fields with names in camel case, and durations in seconds, such as
 // "unownedSeconds". It omits SourceError; package debug shows it.
 func (h Health) MarshalJSON() ([]byte, error) {
 	type fields Health // has the tags, but not this method
@@ -116,10 +121,11 @@ func (h Health) MarshalJSON() ([]byte, error) {
 	}{fields(h), h.CatchingUpFor.Seconds(), h.DrainingFor.Seconds(), h.UnownedFor.Seconds(), h.UnservedFor.Seconds()})
 }
 
-// MemberHealth returns Health. It is for an [informer.Group].
+// MemberHealth returns what Health returns, for an [informer.Group]. It does not block.
 func (s *Set) MemberHealth() informer.MemberHealth { return s.Health() }
 
-// Health returns how the set is doing in this replica. It does not block, and may be called at any time.
+// Health returns the state of the set in this replica. It does not block, and may be called at any
+// time.
 func (s *Set) Health() Health {
 	watched := s.watched.Health()
 	h := Health{
@@ -169,7 +175,7 @@ func (s *Set) Health() Health {
 	return h
 }
 
-// worse returns the answer of two sources that needs more attention.
+// worse returns the worse of the Selectors of two sources: "ignored", then "served", then "".
 func worse(a, b string) string {
 	if a == selectorIgnored || b == "" {
 		return a
@@ -177,7 +183,7 @@ func worse(a, b string) string {
 	return b
 }
 
-// add counts a bucket of this replica.
+// add adds a bucket of this replica to the counts.
 func (h *Health) add(held *holding, now time.Time) {
 	switch held.phase {
 	case taking:

@@ -12,15 +12,15 @@ import (
 	"github.com/customcacheinformer/informer/shards/internal/leases"
 )
 
-// errDrained is the cause (context.Cause) of the end of a call's ctx if the bucket moves to another replica,
-// and the call has lasted longer than Options.DrainTimeout since then.
+// errDrained is the cause (context.Cause) of a call's ctx if the bucket moves to another replica, and the
+// call has not returned within Options.DrainTimeout.
 var errDrained = errors.New("shards: the bucket moves to another replica")
 
-// errSessionLost is the cause if the replica could not renew its session in time, so that another replica may
-// have its buckets.
+// errSessionLost is the cause if the replica has lost its session, so that another replica may have its
+// buckets.
 var errSessionLost = fmt.Errorf("shards: the session is lost: %w", informer.ErrLeaseLost)
 
-// phase is how far a replica is with a bucket.
+// phase is the state of a bucket in this replica.
 type phase uint8
 
 const (
@@ -56,7 +56,7 @@ func (h *holding) begin(p phase) {
 	}
 }
 
-// took notes that the replica has the bucket. It returns false if the session is over.
+// took records that the replica has the bucket. It returns false if the session is over.
 func (h *holding) took(lease *coordinationv1.Lease) bool {
 	h.session.mu.Lock()
 	defer h.session.mu.Unlock()
@@ -68,8 +68,8 @@ func (h *holding) took(lease *coordinationv1.Lease) bool {
 	return true
 }
 
-// opened notes that the caches are new enough for calls. known is how new they are. It returns false if the
-// replica does not have the bucket any more.
+// opened records that the caches are new enough for calls. known has their versions. opened returns false if
+// the replica no longer has the bucket.
 func (h *holding) opened(known leases.Versions) bool {
 	s := h.session
 	s.mu.Lock()
@@ -84,14 +84,15 @@ func (h *holding) opened(known leases.Versions) bool {
 	return true
 }
 
-// release has no call begin any more.
+// release begins the phase releasing, in which no call begins.
 func (h *holding) release() {
 	h.session.mu.Lock()
 	defer h.session.mu.Unlock()
 	h.begin(releasing)
 }
 
-// done notes that a call has returned. It reports whether it was the last one of a bucket of a lost session.
+// done records that a call has returned. It reports whether it was the last call of a bucket of a lost
+// session.
 func (h *holding) done() bool {
 	h.session.mu.Lock()
 	defer h.session.mu.Unlock()

@@ -8,24 +8,24 @@ import (
 )
 
 const (
-	// askAfter is how long a bucket waits for versions of the last holder until the server is asked
-	// whether it has them, and the pause between two such questions.
+	// askAfter is how long a bucket waits for versions of the last holder before the replica asks the server
+	// whether it has them, and the pause before it asks again.
 	askAfter = 10 * time.Second
-	// lateAfter is how long the caches of a replica may be behind until it is no measure for others. The server
-	// has been asked by then.
+	// lateAfter is how long the caches of a replica may be behind before other replicas no longer compare
+	// theirs with them. The server has been asked by then.
 	lateAfter = 30 * time.Second
-	// patience is how long a bucket may wait for the caches, or a source be cut off, until others get the
-	// buckets of a replica.
+	// patience is how long a bucket may wait for the caches, or a source may be cut off, before others get
+	// the buckets of the replica.
 	patience = time.Minute
-	// goalPatience is that for versions which another replica has seen. If they come from a list or a bookmark
-	// there, they come with a bookmark here, about once a minute.
+	// goalPatience is the same time for versions that another replica has seen. It is longer: if the other
+	// replica has them from a list or a bookmark, they come here with a bookmark, about once a minute.
 	goalPatience = 150 * time.Second
 	// maxAway is the longest pause until a replica that was behind takes buckets again.
 	maxAway = time.Hour
 )
 
-// lag is how far the caches of a replica are behind those of others. Such a replica takes no buckets while
-// another one does.
+// lag is how far the caches of a replica are behind the caches of others. A replica that is behind for long
+// takes no buckets while another replica does.
 type lag struct {
 	// These parts outlive the session.
 	divided bool            // the caches have sources of Source, which do not deliver the changes in other buckets
@@ -43,14 +43,14 @@ type lag struct {
 	stop  context.CancelFunc // ends the goroutine that waits until the caches have caught up
 }
 
-// next returns the lag with which the next session begins. Before it is known, the session counts as late:
-// it is no reason for others to leave their buckets.
+// next returns the lag with which the next session begins. Before its lag is known, a session counts as
+// late, so that no other replica gives its buckets up because of it.
 func (l lag) next() lag {
 	return lag{divided: l.divided, goal: l.goal, goalAt: l.goalAt, cutAt: l.cutAt, times: l.times, late: true}
 }
 
-// compare compares the versions of the caches with those that other replicas have seen. A goal
-// that no replica has seen any more is none: the server was restored from a backup. Divided caches have no
+// compare compares the versions of the caches with the versions that other replicas have seen. A goal that
+// no replica has seen any more is dropped: the server was restored from a backup. Divided caches have no
 // goal.
 func (l *lag) compare(known, others leases.Versions, connected bool, now time.Time) {
 	l.known = true
@@ -65,8 +65,8 @@ func (l *lag) compare(known, others leases.Versions, connected bool, now time.Ti
 	}
 }
 
-// behind returns since when the caches have been behind, and the zero time if they are not. waiting is since
-// when a bucket has waited for them, or the zero time.
+// behind returns since when the caches have been behind, or the zero time if they are not behind. waiting is
+// since when a bucket has waited for the caches, or the zero time.
 func (l *lag) behind(waiting, now time.Time) (since time.Time) {
 	switch {
 	case l.away:
@@ -79,8 +79,8 @@ func (l *lag) behind(waiting, now time.Time) (since time.Time) {
 	return first(since, waiting)
 }
 
-// doubtful returns since when the caches have been behind, or perhaps so, because a source is not
-// connected. It returns the zero time if they are not.
+// doubtful returns since when the caches have been behind, or may have been because a source is not
+// connected. It returns the zero time if neither holds.
 func (l *lag) doubtful(waiting, now time.Time) time.Time {
 	since := l.behind(waiting, now)
 	if l.away {
@@ -89,7 +89,7 @@ func (l *lag) doubtful(waiting, now time.Time) time.Time {
 	return first(since, l.cutAt)
 }
 
-// first returns the earlier of two times of which each may be zero.
+// first returns the earlier of two times. A zero time does not count.
 func first(a, b time.Time) time.Time {
 	if a.IsZero() || !b.IsZero() && b.Before(a) {
 		return b
@@ -97,9 +97,9 @@ func first(a, b time.Time) time.Time {
 	return a
 }
 
-// review lets a session whose caches have been behind since a time go away, and come back when they have
-// caught up. others reports whether there is another that may take buckets. changed reports whether the
-// Lease of the session has to show something else, and leaves whether the session goes away now.
+// review decides whether the session goes away or comes back. since is when its caches fell behind, or zero.
+// others is true if another session may take the buckets. changed reports whether the Lease of the session
+// must be written, and leaves whether the session goes away now.
 func (l *lag) review(since time.Time, others bool, now time.Time) (changed, leaves bool) {
 	late := !l.known || !since.IsZero() && (l.late || now.Sub(since) >= lateAfter)
 	changed = late && !l.late

@@ -16,16 +16,16 @@ import (
 	"github.com/customcacheinformer/informer/shards/internal/leases"
 )
 
-// Run waits until all workers could begin, joins the set, and takes and releases buckets until ctx
-// ends or a worker stops, as the controllers of a group do before the set. Then it releases all
-// buckets, each when its calls have returned. While a call does not return, Run renews the session,
-// so that no other replica works on the same key. Run returns nil when ctx has ended and no bucket is
-// left, or when the session could not be renewed any more.
+// Run waits until all workers have synced, and joins the set. It takes and releases buckets until ctx
+// ends or a worker stops. (A group stops its controllers before the set.) Then it releases each bucket
+// once its calls have returned. While a call does not return, Run renews the session, so that no other
+// replica works on the same key. Run returns nil once ctx has ended and it has released all buckets or
+// lost the session.
 //
-// A session that is lost is followed by a new one. Run returns an error if there is no worker, if one
-// cannot begin, if a source of Source is not read by one informer, or if the Leases are
-// those of replicas with another number of buckets or another ByNamespace. It returns an error that
-// wraps informer.ErrAlreadyRun at once if it was called before.
+// If the session is lost before ctx ends, Run begins a new one. Run returns an error if there is no
+// worker, if a worker cannot sync, if not exactly one informer reads each source of Source, or if the
+// Leases are of replicas with another number of buckets or another ByNamespace. A second Run returns
+// an error that wraps informer.ErrAlreadyRun at once.
 func (s *Set) Run(ctx context.Context) error {
 	if err := s.begin(ctx); err != nil {
 		return err
@@ -76,7 +76,8 @@ func (s *Set) begin(ctx context.Context) error {
 	return nil
 }
 
-// participate has one session after another until ctx ends.
+// participate begins one session after another until ctx ends. It returns an error if this replica
+// cannot begin.
 func (s *Set) participate(ctx context.Context) error {
 	if err := s.await(ctx); err != nil {
 		return fmt.Errorf("shards: set %s: %w", s.opts.Name, err)
@@ -103,8 +104,8 @@ func (s *Set) participate(ctx context.Context) error {
 	return nil
 }
 
-// refuse notes why this replica cannot join. It reports whether that is to be reported: a replica that
-// waits for the end of another program reports it once.
+// refuse records why this replica cannot join, or nil. It returns whether the reason should be
+// reported: a replica that waits for the end of another program reports that once.
 func (s *Set) refuse(err error) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -113,7 +114,7 @@ func (s *Set) refuse(err error) bool {
 	return !errors.Is(err, errOtherProgram) || !errors.Is(last, errOtherProgram)
 }
 
-// await waits until this replica could begin.
+// await waits until all workers have synced. It returns an error if this replica cannot begin.
 func (s *Set) await(ctx context.Context) error {
 	if err := s.watched.WaitForSync(ctx); err != nil {
 		return err
@@ -136,7 +137,7 @@ func (s *Set) await(ctx context.Context) error {
 	return nil
 }
 
-// hold takes and releases buckets until the session is over. When ctx ends, it releases all.
+// hold takes and releases buckets until the session is over. When ctx ends, it releases all buckets.
 func (s *Set) hold(ctx context.Context, n *session) {
 	if !channel.Closed(s.synced) {
 		close(s.synced)

@@ -26,70 +26,73 @@ const (
 const (
 	// maxName leaves room in the name of a Lease, and in the value of a label.
 	maxName = 40
-	// maxIdentity leaves room for the part that is new at each start.
+	// maxIdentity leaves room for the random part of a session's id.
 	maxIdentity = 200
-	// maxLease is the longest LeaseDuration. A Lease has a number of seconds.
+	// maxLease is the longest LeaseDuration.
 	maxLease = 24 * time.Hour
-	// minTime is the least RenewEvery and the least Margin. A request may take as long as RenewEvery,
-	// and a call needs Margin to return: with a nanosecond, each request would fail at once and be
-	// repeated without a pause.
+	// minTime is the least RenewEvery and the least Margin. A request may take as long as
+	// RenewEvery, and a call needs Margin to return. With a nanosecond, each request would fail at
+	// once and be repeated without a pause.
 	minTime = 100 * time.Millisecond
-	// maxMargin is the longest Margin. A replica that takes a bucket of one that has died waits until
-	// its watches have been open for Margin. No watch is open for longer than 5 to 10 minutes.
+	// maxMargin is the longest Margin. A replica that takes a bucket of a dead replica waits until
+	// its watches have been open for Margin, and watches end after 5 to 10 minutes.
 	maxMargin = time.Minute
 )
 
-// Options are the options of [New]. All replicas of a set should have the same, except Identity.
+// Options are the options of [New]. All replicas of a set should have the same options, except
+// Identity.
 type Options struct {
-	// Name is the name of the set, such as "website". The names of its Leases begin with it, and it
-	// is the set's name in Health, in metrics and in log lines. It must be a DNS label of at most 40
-	// characters. Two sets in one namespace must have different names: a replica that finds a
-	// working replica without any of its own controllers does not join.
+	// Name is the name of the set, such as "website", in Health, in metrics and in log lines. The
+	// names of its Leases begin with it. It is required, and must be a DNS label of at most 40
+	// characters. Two sets in one namespace must have different names: a replica does not join if it
+	// finds a working replica without any of its own controllers.
 	Name string
 
 	// Identity names this replica in its Leases and in Health, for people. It need not be unique,
-	// because a part that is new at each start is added to it. It has at most 200 characters.
-	// Defaults to the name of the host, which is the name of the Pod in a cluster.
+	// because each session adds a random part to it. It must have at most 200 characters. Defaults
+	// to the name of the host, which is the name of the Pod in a cluster.
 	Identity string
 
-	// Buckets is the number of buckets, a power of two up to 1024. A set with n replicas needs
-	// several times n, so that each gets about the same. It is in the Leases: a replica with
-	// another number is refused. To change it, stop all replicas and delete the Leases of the set.
-	// Defaults to 64.
+	// Buckets is the number of buckets, a power of two up to 1024. Take several times the number of
+	// replicas, so that each gets about the same share. The Leases record the number, and a replica
+	// with another number cannot join. To change it, stop all replicas and delete the Leases of the
+	// set. Defaults to 64.
 	Buckets int
 
 	// ByNamespace puts all keys of a namespace into one bucket. Each bucket then has the namespaces
-	// whose hash is in a range. With [Set.Source], each replica caches the objects of its namespaces
-	// only. The keys of a controller must be NamespacedNames. The first replica
-	// cuts the ranges, so that each has about as many of the objects that the sources deliver, and
-	// writes them into a Lease. Namespaces that are made later may change that; to cut again, stop
-	// all replicas and delete the Leases of the set. All replicas need the same. Defaults to false:
-	// the keys of each namespace are spread over all buckets, and every replica caches all objects.
+	// whose hash is in a range. With [Set.Source], each replica caches only the objects of its
+	// namespaces. The keys of a controller must be NamespacedNames. The first replica cuts the
+	// ranges so that each has about the same number of objects of the sources, and writes them into
+	// a Lease. Later namespaces may change the balance; to cut again, stop all replicas and delete
+	// the Leases of the set. All replicas need the same value. Defaults to false: the keys of each
+	// namespace are spread over all buckets, and every replica caches all objects.
 	ByNamespace bool
 
-	// LeaseDuration is how long a replica that has not renewed its session keeps its buckets: the
-	// longest time that buckets stay without work after a replica has died. It is a whole number
-	// of seconds, and at most a day. Defaults to 15 s.
+	// LeaseDuration is how long a replica keeps its buckets after its last renewal. After a replica
+	// has died, nobody works on its buckets for this time. It must be a whole number of seconds, and
+	// at most a day. Defaults to 15 s.
 	LeaseDuration time.Duration
 
-	// RenewEvery is the time between two renewals of the session, the only requests of a replica
-	// while no bucket moves. Each request may take as long. It is at least 100 ms. Defaults to 5 s.
+	// RenewEvery is the time between two renewals of the session. While no bucket moves, a replica
+	// makes no other requests than these. RenewEvery is also the timeout of each request. It must be
+	// at least 100 ms. Defaults to 5 s.
 	RenewEvery time.Duration
 
 	// Margin is how long before the end of LeaseDuration a replica that cannot renew its session
-	// cancels its calls. Calls must heed their ctx within that time; clocks may run at speeds that
-	// differ by Margin in a LeaseDuration. It is from 100 ms to a minute. RenewEvery and Margin must
-	// together be less than LeaseDuration. Defaults to 2 s.
+	// cancels its calls. Calls must return within Margin after the end of their ctx. The clocks of
+	// two replicas may drift by Margin in a LeaseDuration. Margin must be from 100 ms to a minute,
+	// and RenewEvery and Margin together less than LeaseDuration. Defaults to 2 s.
 	Margin time.Duration
 
-	// DrainTimeout is how long a bucket that moves to another replica waits for calls that are
-	// under way. Then the ctx of these calls is cancelled. The bucket stays until they have
-	// returned. Defaults to 30 s. With -1, the ctx is cancelled at once.
+	// DrainTimeout is how long a bucket that moves to another replica waits for the calls under way
+	// before their ctx is cancelled. The bucket stays until they have returned. Defaults to 30 s.
+	// With -1, the ctx is cancelled at once.
 	DrainTimeout time.Duration
 
-	// ErrorHandler is called with each failure of the set, such as a request that was refused or a
-	// session that was lost. It must not block. Defaults to Group.ErrorHandler, if the set is a
-	// member of a group that has one, and otherwise to logging the error.
+	// ErrorHandler is called with each failure of the set, such as a refused request or a lost
+	// session. Several goroutines may call it at once. It must not block. Defaults to
+	// Group.ErrorHandler, if the set is a member of a group that has one, and otherwise to logging
+	// the error.
 	ErrorHandler func(ctx context.Context, err error)
 }
 
@@ -117,7 +120,7 @@ func (o *Options) check() error {
 	return nil
 }
 
-// complete returns o with its defaults, and an error if one of the options cannot be used.
+// complete returns o with its defaults filled in, or an error if an option cannot be used.
 func (o Options) complete() (Options, error) {
 	if err := o.check(); err != nil {
 		return o, err
@@ -144,9 +147,9 @@ func (o Options) complete() (Options, error) {
 	return o, nil
 }
 
-// backoff returns the pauses between lists and watches of the Leases that fail. A replica that reaches
-// the API server renews its session, and gets buckets, but takes them only when it sees that: with the
-// pauses of an informer, half a minute after an outage.
+// backoff returns the pauses after failed lists and watches of the Leases. They are shorter than
+// those of other informers, because after an outage a replica takes buckets only once it sees the
+// Leases again.
 func (o *Options) backoff() *wait.Backoff {
 	return &wait.Backoff{Duration: min(100*time.Millisecond, o.RenewEvery), Cap: o.RenewEvery, Steps: 38, Factor: 2, Jitter: 0.5}
 }

@@ -40,7 +40,7 @@ func (p *part) has(key string) bool {
 // state.
 func (p *part) IsWatchListSemanticsUnSupported() bool { return p.source.unstreamable }
 
-// List and Watch exist for readers of the older interface.
+// List is ListWithContext without a ctx, for readers of the older interface.
 func (p *part) List(opts metav1.ListOptions) (runtime.Object, error) {
 	return p.ListWithContext(context.Background(), opts)
 }
@@ -49,7 +49,7 @@ func (p *part) Watch(opts metav1.ListOptions) (watch.Interface, error) {
 	return p.WatchWithContext(context.Background(), opts)
 }
 
-// ListWithContext lists the objects in the part, and others if the server does not select.
+// ListWithContext lists the objects in the part, or all objects if the server does not select.
 func (p *part) ListWithContext(ctx context.Context, opts metav1.ListOptions) (runtime.Object, error) {
 	if opts.Continue == "" {
 		p.probe(ctx)
@@ -62,7 +62,7 @@ func (p *part) ListWithContext(ctx context.Context, opts metav1.ListOptions) (ru
 	return list, err
 }
 
-// WatchWithContext does so for a watch.
+// WatchWithContext watches the objects in the part, or all objects if the server does not select.
 func (p *part) WatchWithContext(ctx context.Context, opts metav1.ListOptions) (watch.Interface, error) {
 	w, err := p.source.all.WatchWithContext(ctx, p.narrow(opts))
 	if p.refuses(err) {
@@ -77,7 +77,7 @@ func (p *part) WatchWithContext(ctx context.Context, opts metav1.ListOptions) (w
 	return w, err
 }
 
-// narrow has a request ask for the objects of the part.
+// narrow returns options that ask only for the objects of the part.
 func (p *part) narrow(opts metav1.ListOptions) metav1.ListOptions {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -90,9 +90,9 @@ func (p *part) narrow(opts metav1.ListOptions) metav1.ListOptions {
 	return opts
 }
 
-// refuses notes whether an error means that the server does not understand the selector, such as one
-// of another version of that API, or that something on the way takes no request with so long a
-// selector: it may have 90 bytes for each bucket.
+// refuses reports whether err means that the server does not understand the selector, or that it is
+// too long: it may have 90 bytes for each bucket. The part then asks without the selector. refuses
+// returns true only once.
 func (p *part) refuses(err error) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -104,8 +104,8 @@ func (p *part) refuses(err error) bool {
 	return true
 }
 
-// probe finds out whether the server selects, because a server that does not answers as if nothing
-// was asked. A server that does refuses "?". The answer has no objects.
+// probe finds out whether the server selects. A server that does not select ignores the selector. A
+// server that selects refuses the selector "?". The answer has no objects.
 func (p *part) probe(ctx context.Context) {
 	p.mu.Lock()
 	refused := p.refused

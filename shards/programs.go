@@ -9,14 +9,15 @@ import (
 	"time"
 )
 
-// This file compares the workers of this replica with those of others, as the Leases of sessions show
-// them. All replicas of a program have the same, except during a rolling update.
+// This file compares the workers of this replica with the workers of other replicas, as the Leases of sessions
+// show them. All replicas of a program have the same workers, except during a rolling update.
 
 // errOtherProgram is wrapped by the error of a replica that finds a working replica without any of its
 // workers.
 var errOtherProgram = errors.New("another program has a set of this name in this namespace")
 
-// workersHere returns the keys of each worker, by name. The workers do not change once Run was called.
+// workersHere returns the kind of the keys of each worker, by name. The workers do not change after Run was
+// called.
 func (s *Set) workersHere() map[string]string {
 	here := map[string]string{}
 	for _, w := range s.workers {
@@ -25,7 +26,7 @@ func (s *Set) workersHere() map[string]string {
 	return here
 }
 
-// isOtherProgram returns an error if a working session has none of the workers of this replica.
+// isOtherProgram returns an error if a session has none of the workers of this replica.
 func (s *Set) isOtherProgram(other *seenSession) error {
 	here := s.workersHere()
 	if len(other.Lacks(here)) < len(here) {
@@ -34,8 +35,8 @@ func (s *Set) isOtherProgram(other *seenSession) error {
 	return fmt.Errorf("%w: the replica %s has %s, and this one has %s (see Options.Name)", errOtherProgram, other.ID, describe(other.Workers), describe(here))
 }
 
-// isOursLocked reports whether a replica with one of the workers of this one takes buckets. Then another program
-// does not join, although the Lease of its attempt may still be there.
+// isOursLocked reports whether a replica that takes buckets has a worker of this one. Then another program does
+// not join, although the Lease of its attempt may still be there.
 func (s *Set) isOursLocked(now time.Time) bool {
 	for _, seen := range s.view.sessions {
 		if seen.mayTake(&s.opts, now) && seen.Workers != nil && s.isOtherProgram(seen) == nil {
@@ -53,7 +54,8 @@ func describe(workers map[string]string) string {
 	return strings.Join(all, ", ")
 }
 
-// countUnservedLocked looks at the holders of all buckets, and reports the first that lacks a worker.
+// countUnservedLocked counts the buckets whose holder lacks a worker of this replica. It reports an error when
+// the lacking workers change.
 func (s *Set) countUnservedLocked(now time.Time) {
 	here, lacking, last := s.workersHere(), map[string]bool{}, s.unserved
 	u := unserved{since: last.since}

@@ -46,8 +46,8 @@ func (s *Set) release(h *holding) {
 	s.tellOn(h.session, h.bucket, math.MaxInt64) // if the Lease had no room for all
 }
 
-// letGo writes the Lease of a bucket that this replica has no longer. It reports whether the bucket
-// is not this replica's any more.
+// letGo writes the Lease of a bucket that this replica releases. It reports whether the replica no
+// longer has the bucket.
 func (s *Set) letGo(h *holding, last leases.Past, deletes leases.Deletes, claims []leases.Claim) bool {
 	s.mu.Lock()
 	if h.session.lost {

@@ -71,7 +71,7 @@ func (s *Set) renewed(n *session, sent time.Time) bool {
 var errEnded = errors.New("another replica has ended it")
 
 // rereadSession reads the Lease after a conflict. Unless another replica has ended the session, the next
-// write begins from the present state.
+// write starts from the Lease that was read.
 func (s *Set) rereadSession(ctx context.Context, n *session, conflict error) {
 	lease, err := s.leases.Get(ctx, n.lease.Name, metav1.GetOptions{})
 	switch {
@@ -84,7 +84,7 @@ func (s *Set) rereadSession(ctx context.Context, n *session, conflict error) {
 	}
 }
 
-// lose ends a session. Err is why it cannot continue, or nil if it could not be renewed in time.
+// lose ends a session. err is why the session cannot continue, or nil if it was not renewed in time.
 func (s *Set) lose(n *session, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

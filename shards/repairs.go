@@ -9,7 +9,8 @@ import (
 	"github.com/customcacheinformer/informer/shards/internal/leases"
 )
 
-// repairLocked writes the Lease of a bucket of this replica again, which was deleted or changed.
+// repairLocked writes the Lease of a bucket of this replica again, after somebody has deleted or
+// changed it.
 func (s *Set) repairLocked(h *holding) {
 	seen := &s.view.buckets[h.bucket]
 	if !seen.mayAsk() {

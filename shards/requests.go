@@ -29,8 +29,8 @@ func (s *Set) put(ctx context.Context, lease *coordinationv1.Lease) (*coordinati
 	return s.leases.Update(ctx, lease, metav1.UpdateOptions{})
 }
 
-// putBucket puts the Lease of a bucket. If it is not in the state that this replica has seen, putBucket
-// reads it.
+// putBucket writes the Lease of a bucket. If the Lease has changed since this replica saw it, putBucket
+// reads it and returns an error.
 func (s *Set) putBucket(bucket int, lease *coordinationv1.Lease) (*coordinationv1.Lease, error) {
 	ctx, cancel := s.request()
 	defer cancel()
@@ -41,7 +41,8 @@ func (s *Set) putBucket(bucket int, lease *coordinationv1.Lease) (*coordinationv
 	return written, err
 }
 
-// reread reads the Lease of a bucket. No replica gets the changes of a Lease without the label.
+// reread reads the Lease of a bucket into the view. The watch does not show a Lease that has lost its
+// label.
 func (s *Set) reread(ctx context.Context, bucket int) {
 	s.mu.Lock()
 	before := s.view.buckets[bucket].lease
@@ -61,7 +62,7 @@ func (s *Set) reread(ctx context.Context, bucket int) {
 	s.poke()
 }
 
-// remove deletes the Lease of a session, unless another one has its name.
+// remove deletes the Lease of a session, unless another Lease has its name now.
 func (s *Set) remove(ctx context.Context, lease *coordinationv1.Lease) error {
 	return s.leases.Delete(ctx, lease.Name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &lease.UID}})
 }

@@ -12,8 +12,8 @@ import (
 	"github.com/customcacheinformer/informer/shards/internal/leases"
 )
 
-// session is the time in which a replica may have buckets. It lasts as long as the replica renews
-// its Lease. A lost session never comes back: the replica begins another, with another id.
+// session is a time in which this replica may have buckets. It lasts as long as the replica renews its
+// Lease. A lost session never comes back: the replica begins a new one, with a new id.
 type session struct {
 	opts   *Options
 	id     string
@@ -29,9 +29,9 @@ type session struct {
 	// Only the goroutine that renews uses this.
 	lease *coordinationv1.Lease // as it was last written
 
-	// mu protects the parts from here on. Those of the first group, and the phases of the holdings, change
-	// only while the set's lock is held too, so that each of the two locks is enough to read them: a step
-	// compares them with the Leases, and Health shows them as they are at one moment. mu is the inner one.
+	// mu protects the fields below. The first group and the phases of the holdings change only while the
+	// set's lock is held too, so each of the two locks is enough to read them. A step compares them with
+	// the Leases, and Health shows them as they are at one moment. The set's lock is taken before mu.
 	mu       sync.Mutex
 	lost     bool
 	leaving  bool
@@ -43,8 +43,8 @@ type session struct {
 	fresh  sharding.Buckets // open, and their keys are not queued
 }
 
-// newSession returns a session whose Lease was last renewed by a request that was sent at a time. When it is
-// not renewed in time, lose is called, without an error.
+// newSession returns a session whose Lease was last renewed by a request sent at the time sent. If the
+// session is not renewed in time, it calls lose with a nil error.
 func newSession(opts *Options, id string, lease *coordinationv1.Lease, sent time.Time, l lag, lose func(*session, error)) *session {
 	s := &session{
 		opts: opts, id: id, begun: sent, lease: lease, first: lease, ended: make(chan struct{}), hurry: make(chan struct{}, 1),
@@ -61,8 +61,8 @@ func (s *session) expired() bool {
 	return time.Since(s.begun) >= time.Duration(s.limit.Load()) || s.ctx.Err() != nil
 }
 
-// extend has the session last until a Lease that was renewed at a time ends, less the margin.
-// It returns false if the session was over before: the renewal may not have been noticed in time.
+// extend moves the deadline to Margin before the end of a Lease that was renewed at the time sent. It
+// returns false if the session was over already.
 func (s *session) extend(sent time.Time) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -130,7 +130,7 @@ func (s *session) buckets() sharding.Buckets {
 	return buckets
 }
 
-// callable returns the holding of a bucket if a call may begin. The caller holds mu.
+// callable returns the holding of a bucket if a call may begin, and nil otherwise. The caller must hold mu.
 func (s *session) callable(bucket int) *holding {
 	if h := s.holdings[bucket]; h != nil && h.phase == open && !s.expired() {
 		return h
@@ -145,7 +145,7 @@ func (s *session) has(bucket int) bool {
 	return s.callable(bucket) != nil
 }
 
-// enter begins a call for a key of a bucket. It returns nil if the call may not begin.
+// enter begins a call for a key of a bucket. It returns nil if no call may begin.
 func (s *session) enter(bucket int) *holding {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -177,8 +177,8 @@ func (s *session) allOpen() (all []*holding) {
 	return all
 }
 
-// takeFresh returns the buckets whose keys are to be queued now. A bucket that is lost and taken again
-// meanwhile is queued again.
+// takeFresh returns the buckets whose keys must be queued now, and forgets them. A bucket that is lost and
+// taken again is returned again.
 func (s *session) takeFresh() sharding.Buckets {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -187,7 +187,7 @@ func (s *session) takeFresh() sharding.Buckets {
 	return fresh
 }
 
-// compare notes what the workers know, and what other replicas have seen.
+// compare records what the workers know, and what other replicas have seen.
 func (s *session) compare(claims []leases.Claim, seen, known, others leases.Versions, connected bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -195,8 +195,8 @@ func (s *session) compare(claims []leases.Claim, seen, known, others leases.Vers
 	s.lag.compare(known, others, connected, time.Now())
 }
 
-// waiting returns since when a bucket has waited for the caches, and the zero time if none does. The caller
-// holds one of the two locks.
+// waiting returns since when a bucket has waited for the caches, or the zero time if none does. The caller
+// must hold one of the two locks.
 func (s *session) waiting() (since time.Time) {
 	for _, h := range s.holdings {
 		if h.phase == catching {
@@ -206,9 +206,9 @@ func (s *session) waiting() (since time.Time) {
 	return since
 }
 
-// review has the session go away if its caches have been behind for long, or come back, see lag.review. If
-// it goes away now, review returns the ctx of that time, the versions that the caches need to come back, and
-// since when they have been behind.
+// review decides whether the session goes away or comes back, see lag.review. If it goes away now, away is
+// a ctx that ends when it comes back, and goal has the versions that the caches must reach first. Otherwise
+// away is nil. since is when the caches fell behind.
 func (s *session) review(others bool, now time.Time) (away context.Context, goal leases.Past, since time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -248,9 +248,9 @@ func (s *session) publish(lease *coordinationv1.Lease, workers map[string]string
 	}.Write(lease, now)
 }
 
-// heed looks at the Lease of the session as it was seen, and reports whether another replica has ended the
-// session. If the Lease was changed or deleted, it is written again at once, because other
-// replicas count the session as dead otherwise. The caller holds one of the two locks.
+// heed looks at a state of the session's Lease, and reports whether another replica has ended the session.
+// If somebody has changed or deleted the Lease, heed has it written again at once, before other replicas
+// count the session as dead. The caller must hold one of the two locks.
 func (s *session) heed(lease *coordinationv1.Lease, deleted bool, mark leases.Mark) (ended bool) {
 	if lease.UID == s.first.UID && !leases.IsNewer(lease, s.first) {
 		return false // the Lease was still idle

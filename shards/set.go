@@ -16,9 +16,8 @@ import (
 	"github.com/customcacheinformer/informer/shards/internal/plan"
 )
 
-// Set divides keys over the replicas of a program. [New] makes one. It is a member of an
-// [informer.Group], which runs it and shows its Health. Its methods may be called from any
-// goroutine. It must not be copied.
+// Set divides keys over the replicas of a program. [New] makes one. Add it to an [informer.Group], which runs
+// it and shows its Health. Its methods may be called from any goroutine. A Set must not be copied.
 type Set struct {
 	option
 	opts    Options
@@ -34,7 +33,7 @@ type Set struct {
 	ranges  atomic.Pointer[plan.Ranges] // with Options.ByNamespace; nil before they are known
 
 	// mu protects the rest. A step compares the view with the holdings of the session, and Health shows both as
-	// they are at one moment, so they change together only while mu is held. The lock of a session is taken after mu.
+	// they are at one moment. So both change only while mu is held. The lock of a session is taken after mu.
 	mu       sync.Mutex
 	view     view
 	ctx      context.Context   // of Run; does not change from then on
@@ -55,7 +54,7 @@ type counts struct {
 	taken, released, lost int
 }
 
-// unserved is what this replica knows of buckets whose holders do not have all of its workers.
+// unserved counts the buckets whose holders lack a worker of this replica.
 type unserved struct {
 	buckets int
 	workers []string  // that one of the holders does not have, sorted
@@ -85,20 +84,21 @@ func (s *Set) report(err error) {
 	s.opts.ErrorHandler(s.ctx, fmt.Errorf("shards: set %s: %w", s.opts.Name, err))
 }
 
-// later has step report an error. The caller holds mu.
+// later makes step report an error. The caller must hold mu.
 func (s *Set) later(err error) {
 	s.reports = append(s.reports, err)
 	s.poke()
 }
 
-// poke has step look again.
+// poke wakes the goroutine that calls step.
 func (s *Set) poke() { token(s.wake) }
 
 // Name returns Options.Name. It does not block.
 func (s *Set) Name() string { return s.opts.Name }
 
-// WaitForSync blocks until the replica has joined the set for the first time. It returns an error if
-// ctx or the set ends first. It may be called before Run.
+// WaitForSync blocks until the replica has joined the set for the first time. If ctx or Run ends first, it
+// returns an *informer.SyncError that wraps the error of ctx or informer.ErrStopped. It may be called before
+// Run.
 func (s *Set) WaitForSync(ctx context.Context) error {
 	select {
 	case <-s.synced:

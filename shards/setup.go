@@ -16,13 +16,13 @@ import (
 	"github.com/customcacheinformer/informer/shards/internal/leases"
 )
 
-// New returns a set whose Leases are in one namespace, such as those of
-// clientset.CoordinationV1().Leases("default"). It makes no request; Run does. It returns an error that names
-// the argument or the option if one cannot be used.
+// New returns a set that keeps its Leases with leases, a client for one namespace such as
+// clientset.CoordinationV1().Leases("default"). New makes no request; Run does. If leases is nil or an option
+// cannot be used, New returns an error that names it.
 //
-// The methods of leases may be called from several goroutines. A client that waits because of its own rate
-// limit delays handovers: client-go's default, 5 requests a second, takes ten seconds for 64 buckets. Set QPS
-// to -1 in its rest.Config.
+// The set calls leases from several goroutines at once. A rate limit of the client delays handovers: with
+// client-go's default, 5 requests a second, 64 buckets take ten seconds. Set QPS to -1 in the rest.Config of
+// the client.
 func New(leases coordinationclient.LeaseInterface, opts Options) (*Set, error) {
 	if object.IsNil(leases) {
 		return nil, errors.New("shards: New: leases is nil")
@@ -47,7 +47,7 @@ func New(leases coordinationclient.LeaseInterface, opts Options) (*Set, error) {
 	return s, nil
 }
 
-// labelled returns a client that lists and watches the Leases of the set alone.
+// labelled returns a client that lists and watches only the Leases of the set.
 func (s *Set) labelled() labelled { return labelled{s.leases, leases.Selector(s.opts.Name)} }
 
 type labelled struct {

@@ -23,19 +23,19 @@ const (
 	// gather is how long a source waits for more buckets before it lists. A replica that joins gets
 	// its buckets one after the other.
 	gather = 100 * time.Millisecond
-	// linger is how long the objects of buckets that the replica has lost stay in its caches. In a
-	// rolling restart, some come back soon.
+	// linger is how long the objects of a lost bucket stay in the caches. In a rolling restart,
+	// some buckets come back soon.
 	linger = 10 * time.Second
-	// slack is how long a source that has the objects of a bucket may be older than those of the last
-	// holder, before it lists. An API server that selects does not send changes of objects in other
-	// buckets, so the next change or bookmark may come late.
+	// slack is how long a source may be older than the source of the last holder of a bucket before
+	// it lists again. An API server that selects does not send changes of objects in other buckets,
+	// so the next change or bookmark may come late.
 	slack = 500 * time.Millisecond
 	// nobody is a field selector for no object, because no name is "-".
 	nobody = "metadata.name=-"
 )
 
-// source delivers the objects in the buckets of a replica, part after part. It implements
-// [parts.Divided].
+// source delivers the objects in the buckets of a replica. Each set of buckets is one part. It
+// implements [parts.Divided].
 type source struct {
 	all          cache.ListerWatcherWithContext
 	total        int                          // how many buckets there are
@@ -58,8 +58,8 @@ const (
 	selectorIgnored = "ignored"
 )
 
-// errNotDivided is the error of each request of a reader that is no informer. It would get the objects of all
-// replicas, or keep those of buckets that this one has lost.
+// errNotDivided is the error of each request of a reader that is not an informer. Such a reader
+// would get the objects of all replicas, or keep the objects of buckets that this replica has lost.
 var errNotDivided = errors.New("a source of Set.Source can only be read by an informer of informer.NewFrom, and must not be wrapped")
 
 func (*source) List(metav1.ListOptions) (runtime.Object, error) { return nil, errNotDivided }
@@ -85,7 +85,7 @@ func (s *source) Part() parts.Part {
 	return parts.Part{Lister: p, Has: p.has, Changed: p.changed, Applied: func() { s.arrived(p) }}
 }
 
-// arrived notes that the informer has the objects of a part.
+// arrived records that the informer has the objects of a part.
 func (s *source) arrived(p *part) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -109,7 +109,8 @@ func (s *source) isRead() error {
 	return nil
 }
 
-// await blocks until the informer has had the objects of a bucket once since the replica has it.
+// await blocks until the informer has the objects of a bucket. If ctx ends first, it returns the
+// cause of ctx.
 func (s *source) await(ctx context.Context, bucket int) error {
 	for {
 		s.mu.Lock()
@@ -144,7 +145,7 @@ func (s *source) want(buckets sharding.Buckets) {
 	}
 }
 
-// turn has the part end after a time, if it does not end sooner. The caller holds the lock of the
+// turn ends the part after a time, unless it ends sooner. The caller must hold the lock of the
 // source.
 func (p *part) turn(after time.Duration) {
 	at := time.Now().Add(after)
@@ -167,7 +168,7 @@ func (s *source) over(p *part) {
 	}
 }
 
-// recut has the informer list again, because the buckets have other namespaces.
+// recut makes the informer list again, because the buckets have other namespaces.
 func (s *source) recut() {
 	s.mu.Lock()
 	s.applied = nil
@@ -175,7 +176,7 @@ func (s *source) recut() {
 	s.renew(time.Now())
 }
 
-// renew ends the part, unless it has begun after a time.
+// renew ends the part, unless it has begun after the time after.
 func (s *source) renew(after time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -184,14 +185,14 @@ func (s *source) renew(after time.Time) {
 	}
 }
 
-// answered notes the outcome of a list, or a watch that was opened.
+// answered records the outcome of a list, or that a watch was opened.
 func (s *source) answered(ctx context.Context, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.failing = err != nil && ctx.Err() == nil
 }
 
-// stuck reports whether the source does not get on.
+// stuck reports whether the last list has failed, and no watch was opened since.
 func (s *source) stuck() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -11,9 +11,10 @@ import (
 	"github.com/customcacheinformer/informer/shards/internal/leases"
 )
 
-// take writes the Lease of a bucket for this replica. lease is its last state, or nil if there is
-// none. died is the session that had the bucket and has not released it, or nil. The Lease then says
-// so: this replica may die, too, before it has caught up.
+// take takes a bucket for this replica: it writes the Lease, and waits until calls may begin. lease is
+// the last state of the Lease, or nil if there is none. died is the session that had the bucket and has
+// not released it, or nil. The Lease records that session, because this replica may also die before it
+// has caught up.
 func (s *Set) take(h *holding, lease *coordinationv1.Lease, transitions int32, died *leases.Session) {
 	if lease == nil {
 		transitions = max(transitions, leases.FirstToken(time.Now()))
@@ -48,7 +49,8 @@ func (s *Set) take(h *holding, lease *coordinationv1.Lease, transitions int32, d
 	}
 }
 
-// took notes the result of taking a bucket. It reports whether the replica has it.
+// took records the result of writing the Lease of a bucket. It reports whether the replica has the
+// bucket.
 func (s *Set) took(h *holding, lease *coordinationv1.Lease, err error) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -70,7 +72,7 @@ func (s *Set) took(h *holding, lease *coordinationv1.Lease, err error) bool {
 	return true
 }
 
-// fill queues the keys of buckets that a session has got, until it is over.
+// fill queues the keys of the buckets that the session takes, until the session is over.
 func (s *Set) fill(n *session) {
 	for {
 		select {

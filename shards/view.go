@@ -8,9 +8,9 @@ import (
 	"github.com/customcacheinformer/informer/shards/internal/leases"
 )
 
-// view is the state of the set as its Leases show it. The caller holds a lock. It takes times from
-// this process's clock alone: a session counts as dead when this process has seen no renewal of it
-// for as long as it may last, whatever the clocks of other replicas show.
+// view is the state of the set as its Leases show it. The caller must hold a lock. It uses only the
+// clock of this process: a session counts as dead when this process has seen no renewal of it for its
+// duration, whatever the clocks of other replicas show.
 type view struct {
 	opts     *Options
 	sessions map[string]*seenSession // by id
@@ -39,7 +39,8 @@ type seenBucket struct {
 // retryAfter is the pause after a request that has failed.
 const retryAfter = 500 * time.Millisecond
 
-// mayAsk reports whether a request for the Lease may be made now. If so, the next one may be made later.
+// mayAsk reports whether a request for the Lease may be made now. After true, it returns false for
+// retryAfter.
 func (b *seenBucket) mayAsk() bool {
 	now := time.Now()
 	if now.Before(b.retry) {
@@ -53,8 +54,8 @@ func newView(opts *Options) view {
 	return view{opts: opts, sessions: map[string]*seenSession{}, buckets: make([]seenBucket, opts.Buckets)}
 }
 
-// note takes a Lease that was seen, or its last state if it was deleted. It returns the state of the
-// session, if it is that of one.
+// note updates the view with a Lease, or with its last state if it was deleted. If it is the Lease of
+// a session, note returns the session, and otherwise nil.
 func (v *view) note(lease *coordinationv1.Lease, deleted bool, now time.Time) *seenSession {
 	lease = leases.Believed(lease)
 	if b, ok := leases.BucketOf(v.opts.Name, lease); ok {
@@ -89,7 +90,7 @@ func (v *view) note(lease *coordinationv1.Lease, deleted bool, now time.Time) *s
 	return s
 }
 
-// restored forgets the state of a Lease, because the API server has gone back to an older one.
+// restored forgets the state of a Lease, because the API server has gone back to an older state.
 func (v *view) restored(lease *coordinationv1.Lease) {
 	if b, ok := leases.BucketOf(v.opts.Name, lease); ok && b < len(v.buckets) {
 		v.buckets[b].lease = nil
@@ -98,8 +99,8 @@ func (v *view) restored(lease *coordinationv1.Lease) {
 	}
 }
 
-// sessionOf returns the id of the session that has a Lease, also if its holder was changed. It
-// is "" if that is not known.
+// sessionOf returns the id of the session of a Lease, even if somebody has changed the holder in it.
+// It returns "" if the session is not known.
 func (v *view) sessionOf(lease *coordinationv1.Lease) string {
 	if id := leases.Holder(lease); lease.Name == leases.SessionName(v.opts.Name, id) {
 		return id
@@ -130,8 +131,8 @@ func (b *seenBucket) holder() string {
 	return leases.Holder(b.lease)
 }
 
-// end returns when the session is dead unless it is renewed. A session whose Lease somebody has
-// deleted may still work until then.
+// end returns when the session is dead unless it is renewed. Until then it may still work, even if
+// somebody has deleted its Lease.
 func (s *seenSession) end(opts *Options) time.Time {
 	duration := s.Duration
 	if duration == 0 {
@@ -149,7 +150,7 @@ func (s *seenSession) mayTake(opts *Options, now time.Time) bool {
 	return s.lease != nil && !s.Idle && s.mayWork(opts, now)
 }
 
-// holder returns the session that has a bucket, and nil if no session has it.
+// holder returns the session that has a bucket, or nil if no session has it.
 func (v *view) holder(bucket int, now time.Time) *seenSession {
 	if s := v.session(v.buckets[bucket].holder(), now); s != nil && !s.Ended {
 		return s
@@ -157,7 +158,7 @@ func (v *view) holder(bucket int, now time.Time) *seenSession {
 	return nil
 }
 
-// session returns the session with an id, and nil for "". A session that was never seen counts as seen
+// session returns the session with an id, or nil for "". It adds a session that is not known, as seen
 // now.
 func (v *view) session(id string, now time.Time) *seenSession {
 	if id == "" {
@@ -180,8 +181,8 @@ func (v *view) died(bucket int) *leases.Session {
 	return nil
 }
 
-// claimed reports whether a session that may work claims the bucket. If somebody deletes
-// the Lease of a bucket, replicas that come later learn only from this that the bucket is taken.
+// claimed reports whether the Lease of a session that may work names the bucket. If somebody deletes
+// the Lease of a bucket, replicas that start later learn only from this that the bucket is taken.
 func (v *view) claimed(bucket int, now time.Time) bool {
 	for _, s := range v.sessions {
 		if s.Holds.Has(bucket) && s.mayWork(v.opts, now) {
@@ -191,7 +192,8 @@ func (v *view) claimed(bucket int, now time.Time) bool {
 	return false
 }
 
-// unowned notes which buckets have no owner, and returns how many, and since when the first.
+// unowned records which buckets have no owner. It returns how many there are, and since when the first
+// has had none.
 func (v *view) unowned(now time.Time) (n int, since time.Time) {
 	for b := range v.buckets {
 		at := &v.buckets[b].since
@@ -209,7 +211,7 @@ func (v *view) unowned(now time.Time) (n int, since time.Time) {
 	return n, since
 }
 
-// forget forgets sessions that no Lease names any more.
+// forget forgets dead sessions that no Lease names.
 func (v *view) forget(now time.Time) {
 	used := map[string]bool{}
 	for b := range v.buckets {
@@ -222,8 +224,8 @@ func (v *view) forget(now time.Time) {
 	}
 }
 
-// next returns when a session dies unless it is renewed, or a request may be made again, whichever
-// is first.
+// next returns the first time after now at which a session dies unless it is renewed, or a request may
+// be made again. It returns the zero time if there is none.
 func (v *view) next(now time.Time) (at time.Time) {
 	sooner := func(t time.Time) {
 		if t.After(now) && (at.IsZero() || t.Before(at)) {
@@ -243,8 +245,8 @@ func (v *view) next(now time.Time) (at time.Time) {
 	return at
 }
 
-// seenBy returns the latest versions that working replicas have seen whose caches are not behind, except
-// the session with an id. A replica whose caches are behind may not know of a restore.
+// seenBy returns the latest versions that working replicas have seen, except the session with the id
+// except. Replicas whose caches are behind do not count, because they may not know of a restore.
 func (v *view) seenBy(except string, now time.Time) leases.Versions {
 	seen := leases.Versions{}
 	for id, s := range v.sessions {

@@ -11,14 +11,13 @@ import (
 	"github.com/customcacheinformer/informer/internal/sharding"
 )
 
-// Past is what is known of the holder of a bucket before this one. It is in the Lease of the
-// bucket.
+// Past is what the Lease of a bucket says about the holder before this one.
 type Past struct {
 	Seen Versions // if the holder has died, it may have seen more
 	Died bool
 }
 
-// ReadPast reads the past from the Lease of a bucket.
+// ReadPast returns the past in the Lease of a bucket. A missing part is zero.
 func ReadPast(lease *coordinationv1.Lease) Past {
 	return Past{Seen: parse[Versions](lease.Annotations[seenAnnotation]), Died: lease.Annotations[diedAnnotation] != ""}
 }
@@ -29,14 +28,14 @@ func (p Past) Write(lease *coordinationv1.Lease) {
 	annotate(lease, diedAnnotation, flagText(p.Died))
 }
 
-// maxDeletes is how many bytes the keys of deletes may have in a Lease. Kubernetes allows 256 KiB for
+// maxDeletes is the maximum number of bytes of the deletes in a Lease. Kubernetes allows 256 KiB for
 // all annotations.
 const maxDeletes = 200 << 10
 
 // Deletes are the keys of deletes, by worker.
 type Deletes map[string][]string
 
-// Number returns how many keys there are.
+// Number returns the number of keys of all workers.
 func (d Deletes) Number() (n int) {
 	for _, keys := range d {
 		n += len(keys)
@@ -44,16 +43,16 @@ func (d Deletes) Number() (n int) {
 	return n
 }
 
-// ReadDeletes returns the deletes in the Lease of a bucket.
+// ReadDeletes returns the deletes in the Lease of a bucket, or nil if it has none.
 func ReadDeletes(lease *coordinationv1.Lease) Deletes {
 	return parse[Deletes](lease.Annotations[deletesAnnotation])
 }
 
-// HasDeletes reports whether the Lease of a bucket has any.
+// HasDeletes reports whether the Lease of a bucket has deletes.
 func HasDeletes(lease *coordinationv1.Lease) bool { return lease.Annotations[deletesAnnotation] != "" }
 
-// Write writes the deletes into the Lease of a bucket, in place of those that it has. It reports whether
-// that has changed the Lease.
+// Write replaces the deletes in the Lease of a bucket by d. It reports whether that has changed the
+// Lease.
 func (d Deletes) Write(lease *coordinationv1.Lease) bool {
 	text := ""
 	if len(d) > 0 {
@@ -64,7 +63,8 @@ func (d Deletes) Write(lease *coordinationv1.Lease) bool {
 	return text != before
 }
 
-// AddTo adds deletes to the Lease of a bucket. It returns those for which there is room.
+// AddTo adds deletes to the Lease of a bucket, as many as there is room for. It returns the added
+// deletes, or nil if there is no room.
 func (d Deletes) AddTo(lease *coordinationv1.Lease) (added Deletes) {
 	there := ReadDeletes(lease)
 	for ; d.Number() > 0; d = d.half() {
@@ -76,7 +76,7 @@ func (d Deletes) AddTo(lease *coordinationv1.Lease) (added Deletes) {
 	return nil
 }
 
-// union returns the keys of both, sorted.
+// union returns the keys of both, sorted and without duplicates.
 func (d Deletes) union(other Deletes) Deletes {
 	all := Deletes{}
 	for _, m := range []Deletes{d, other} {
@@ -101,23 +101,23 @@ func (d Deletes) half() Deletes {
 	return some
 }
 
-// Claim is a true statement about deletes: those with keys in the buckets, and in the ranges of each
-// worker's sources, are handled. It stays true when another replica gets a bucket.
+// Claim says which deletes are handled: those with keys in Buckets whose versions are in the ranges of
+// Handled. A claim stays true when another replica gets a bucket.
 //
-// A holder answers for the deletes since it got the bucket. It may not know of earlier ones, although
-// its caches have them: it may have been started, or connected again, after an object was created and
-// deleted. Replicas that got such a delete pass it to the holder.
+// A holder claims only deletes since it got the bucket. It may not know of earlier deletes, because it
+// may have started or reconnected after an object was created and deleted. Replicas that got such a
+// delete pass it to the holder.
 type Claim struct {
 	Buckets string  `json:"buckets"` // as in the Lease of a session
 	Handled Handled `json:"handled"`
 }
 
-// Handled are ranges of deletes that are handled, by worker, then by source.
+// Handled has the ranges of versions whose deletes are handled, by worker and then by source.
 type Handled map[string]map[string]sharding.Range
 
-// Claims returns the claims of a replica with buckets: ranges that are handled, and for each bucket the
-// versions that were known when the replica got it. Buckets that were taken at the same time have the same
-// claim.
+// Claims returns the claims of a replica. handled has the ranges that are handled, and known has, for
+// each bucket, the versions that the replica knew when it got the bucket. Buckets with the same ranges
+// share a claim.
 func Claims(handled Handled, known map[int]Versions) (claims []Claim) {
 	places := map[string]int{} // in claims, by the text of the ranges
 	var groups []sets.Set[int]
@@ -137,12 +137,13 @@ func Claims(handled Handled, known map[int]Versions) (claims []Claim) {
 	return claims
 }
 
-// ReadClaims reads the claims in a Lease, unless it is a copy of another one.
+// ReadClaims returns the claims in a Lease, or nil if it has none that can be read or the Lease is a
+// copy of another one.
 func ReadClaims(lease *coordinationv1.Lease) []Claim {
 	return parse[[]Claim](Believed(lease).Annotations[claimsAnnotation])
 }
 
-// SetClaims writes claims into a Lease, or removes those that it has if there are none.
+// SetClaims writes claims into a Lease. If claims is empty, it removes the claims that the Lease has.
 func SetClaims(lease *coordinationv1.Lease, claims []Claim) {
 	text := ""
 	if len(claims) > 0 {
@@ -154,7 +155,7 @@ func SetClaims(lease *coordinationv1.Lease, claims []Claim) {
 // In returns the buckets of a claim.
 func (c Claim) In() sets.Set[int] { return parseBuckets(c.Buckets) }
 
-// since returns the parts of the ranges that come after the known versions.
+// since returns the parts of the ranges that come after the versions in known.
 func (h Handled) since(known Versions) Handled {
 	after := Handled{}
 	for name, ranges := range h {

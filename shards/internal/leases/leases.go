@@ -1,5 +1,6 @@
-// Package leases reads and writes what is in the Leases of a set. It makes no requests and holds no state.
-// A part of a Lease that cannot be read counts as missing, because it may have been changed by hand.
+// Package leases reads and writes the content of the Leases of a set. It makes no requests and holds no
+// state. A part of a Lease that cannot be read counts as missing, because somebody may have changed it by
+// hand.
 package leases
 
 import (
@@ -16,9 +17,8 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// The label and the annotations of the Leases. Every Lease has those of the first group that it needs. The
-// Lease of a session may have the next three, and that of a bucket the last two. Both may have the two in
-// between.
+// These are the label and the annotations of the Leases. The first group may be on any Lease. The Lease of
+// a session also has those from workers to handled, and the Lease of a bucket those from seen to died.
 const (
 	setLabel          = prefix + "set"
 	bucketsAnnotation = prefix + "buckets"
@@ -45,7 +45,8 @@ const (
 // Selector returns the label selector of the Leases of a set.
 func Selector(set string) string { return setLabel + "=" + set }
 
-// SessionName returns the name of the Lease of a session. It has the part of the session's id that is new.
+// SessionName returns the name of the Lease of a session. It ends with the random part of the session's
+// id.
 func SessionName(set, id string) string { return set + "-session-" + id[strings.LastIndex(id, "_")+1:] }
 
 // BucketName returns the name of the Lease of a bucket.
@@ -61,16 +62,16 @@ func BucketOf(set string, lease *coordinationv1.Lease) (bucket int, ok bool) {
 	return bucket, err == nil && bucket >= 0 && lease.Name == BucketName(set, bucket)
 }
 
-// RangesName returns the name of the Lease with the ranges of namespaces.
+// RangesName returns the name of the Lease that has the ranges of namespaces.
 func RangesName(set string) string { return set + "-ranges" }
 
-// Ranges returns the text of the ranges of namespaces in their Lease.
+// Ranges returns the text of the ranges of namespaces in their Lease, or "" if it has none.
 func Ranges(lease *coordinationv1.Lease) string { return lease.Annotations[rangesAnnotation] }
 
 // SetRanges writes the text of the ranges of namespaces into their Lease.
 func SetRanges(lease *coordinationv1.Lease, text string) { annotate(lease, rangesAnnotation, text) }
 
-// Holder returns spec.holderIdentity.
+// Holder returns spec.holderIdentity, or "" if there is none or lease is nil.
 func Holder(lease *coordinationv1.Lease) string {
 	if lease == nil || lease.Spec.HolderIdentity == nil {
 		return ""
@@ -78,7 +79,7 @@ func Holder(lease *coordinationv1.Lease) string {
 	return *lease.Spec.HolderIdentity
 }
 
-// Token returns spec.leaseTransitions.
+// Token returns spec.leaseTransitions, or 0 if there is none or lease is nil.
 func Token(lease *coordinationv1.Lease) int32 {
 	if lease == nil || lease.Spec.LeaseTransitions == nil {
 		return 0
@@ -86,20 +87,21 @@ func Token(lease *coordinationv1.Lease) int32 {
 	return *lease.Spec.LeaseTransitions
 }
 
-// FirstToken returns the token of a Lease that is made now. It is the number of seconds since the
-// year 2000, so that tokens still rise after the Leases were deleted, such as to change the number
-// of buckets: a bucket does not change hands once a second for years.
+// FirstToken returns the token of a bucket whose Lease is new. It is the number of seconds since the year
+// 2000. So tokens still rise after somebody has deleted the Leases, as long as a bucket does not change
+// hands once a second for years.
 func FirstToken(now time.Time) int32 {
 	return int32(max(1, min(now.Unix()-946684800, math.MaxInt32/2)))
 }
 
-// Own writes the token of a bucket and the time into its Lease.
+// Own writes the token of a bucket and the current time into its Lease.
 func Own(lease *coordinationv1.Lease, token int32) {
 	lease.Spec.LeaseTransitions = &token
 	lease.Spec.AcquireTime = ptr.To(metav1.NewMicroTime(time.Now()))
 }
 
-// IsNewer reports whether a is a later state of a Lease than b.
+// IsNewer reports whether a is a later state of a Lease than b. It also returns true if the UIDs differ or
+// the versions cannot be compared.
 func IsNewer(a, b *coordinationv1.Lease) bool {
 	if a.UID != b.UID {
 		return true
@@ -108,7 +110,7 @@ func IsNewer(a, b *coordinationv1.Lease) bool {
 	return err != nil || order > 0
 }
 
-// IsOther reports whether a and b are not the same state of a Lease.
+// IsOther reports whether a and b are different states of a Lease, or different Leases.
 func IsOther(a, b *coordinationv1.Lease) bool {
 	return a.UID != b.UID || a.ResourceVersion != b.ResourceVersion
 }
@@ -125,7 +127,7 @@ func annotate(lease *coordinationv1.Lease, key, value string) {
 	lease.Annotations[key] = value
 }
 
-// flagText returns the value of an annotation that is missing if it is false.
+// flagText returns the value of an annotation that is true or missing.
 func flagText(on bool) string {
 	if on {
 		return "true"
@@ -141,7 +143,7 @@ func format(v any) string {
 	return string(text)
 }
 
-// parse reads the text of format. It returns the zero T if it cannot be read.
+// parse reads text that format has returned. It returns the zero T if it cannot read the text.
 func parse[T any](text string) T {
 	var v, none T
 	if json.Unmarshal([]byte(text), &v) != nil {

@@ -12,7 +12,7 @@ import (
 // byNamespace is the value of byAnnotation for Mark.ByNamespace.
 const byNamespace = "namespace"
 
-// Mark has the parts of a Lease by which replicas know it.
+// Mark has what every Lease of a set records: the set, and how the replica divides keys.
 type Mark struct {
 	Set         string // the name of the set
 	Buckets     int    // how many there are
@@ -20,8 +20,8 @@ type Mark struct {
 	Cut         string // the key of the replica's ranges of namespaces; "" if there are none
 }
 
-// On returns a copy of a Lease with the mark, also where it was changed. last is the Lease as it was
-// seen, or nil for a new one.
+// On returns a copy of last with the mark and the holder. If last is nil, it returns a new Lease with
+// this name.
 func (m Mark) On(last *coordinationv1.Lease, name, holder string) *coordinationv1.Lease {
 	lease := last.DeepCopy()
 	if lease == nil {
@@ -44,13 +44,13 @@ func (m Mark) On(last *coordinationv1.Lease, name, holder string) *coordinationv
 	return lease
 }
 
-// IsOn reports whether a Lease has the mark.
+// IsOn reports whether a Lease has the mark and this holder.
 func (m Mark) IsOn(lease *coordinationv1.Lease, holder string) bool {
 	return lease.Labels[setLabel] == m.Set && m.Differs(lease) == nil && Holder(lease) == holder
 }
 
-// Differs returns an error if a Lease shows that its holder has other buckets than this replica. Two
-// replicas could then work on one key.
+// Differs returns an error if a Lease shows that its holder divides keys in another way than this
+// replica. Two replicas could then work on one key.
 func (m Mark) Differs(lease *coordinationv1.Lease) error {
 	if err := m.Refuses(lease); err != nil {
 		return err
@@ -61,7 +61,8 @@ func (m Mark) Differs(lease *coordinationv1.Lease) error {
 	return nil
 }
 
-// Refuses returns an error if a Lease of the set has another number of buckets, or other buckets.
+// Refuses returns an error if a Lease of the set has another number of buckets, or another
+// ByNamespace.
 func (m Mark) Refuses(lease *coordinationv1.Lease) error {
 	if by := lease.Annotations[byAnnotation]; (by == byNamespace) != m.ByNamespace {
 		return fmt.Errorf("the Lease %s divides by %q, Options.ByNamespace is %v: all replicas need the same", lease.Name, by, m.ByNamespace)
@@ -72,9 +73,9 @@ func (m Mark) Refuses(lease *coordinationv1.Lease) error {
 	return nil
 }
 
-// Believed returns a Lease as it is, or, if it is a copy of another one, without what replicas have written
-// into it about versions and buckets: a backup tool may have brought it from another cluster. Keys of
-// deletes stay. It does no harm to reconcile them, and they may be of this cluster.
+// Believed returns the Lease, or a copy without versions, buckets and claims if it is a copy of
+// another Lease: a backup tool may have brought it from another cluster. Keys of deletes stay. It
+// does no harm to reconcile them, and they may be of this cluster.
 func Believed(lease *coordinationv1.Lease) *coordinationv1.Lease {
 	if of := lease.Annotations[leaseAnnotation]; of == "" || of == string(lease.UID) {
 		return lease

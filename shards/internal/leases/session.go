@@ -14,7 +14,7 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// Session is the Lease that a replica renews.
+// Session is the content of the Lease that a replica renews.
 type Session struct {
 	ID       string // spec.holderIdentity
 	Duration time.Duration
@@ -26,8 +26,8 @@ type Session struct {
 	Ended    bool // Write does not change it
 }
 
-// ReadSession reads the Lease of a session. With a part that is missing, the session keeps fewer
-// promises, and other replicas keep what they know for longer.
+// ReadSession reads the Lease of a session. A missing part is zero. It is safe: the session then
+// promises less, and other replicas keep what they know for longer.
 func ReadSession(lease *coordinationv1.Lease) (s Session) {
 	s.ID = Holder(lease)
 	if n := lease.Spec.LeaseDurationSeconds; n != nil {
@@ -42,8 +42,8 @@ func ReadSession(lease *coordinationv1.Lease) (s Session) {
 	return s
 }
 
-// Write writes the session into its Lease, which has a [Mark], and the time of a renewal, for people: no
-// replica reads it. Versions that are not known stay as they are in the Lease.
+// Write writes the session into its Lease, which must have a [Mark]. now is the time of the renewal,
+// which is only for people: no replica reads it. If s.Seen is nil, the versions in the Lease stay.
 func (s Session) Write(lease *coordinationv1.Lease, now time.Time) {
 	lease.Spec.RenewTime = ptr.To(metav1.NewMicroTime(now))
 	lease.Spec.LeaseDurationSeconds = ptr.To(int32(s.Duration / time.Second))
@@ -59,8 +59,8 @@ func (s Session) Write(lease *coordinationv1.Lease, now time.Time) {
 // End writes into the Lease of a session that another replica has ended it.
 func End(lease *coordinationv1.Lease) { annotate(lease, endedAnnotation, flagText(true)) }
 
-// Lacks returns the names of the workers that a session does not have, sorted. A session of a version
-// that does not name its workers counts as one that has all.
+// Lacks returns the names of the workers in here that a session does not have, sorted. A session
+// whose Lease does not name its workers lacks none.
 func (s Session) Lacks(here map[string]string) (names []string) {
 	if s.Workers == nil {
 		return nil
@@ -96,7 +96,7 @@ func formatBuckets(b sets.Set[int]) string {
 	return strings.Join(parts, ",")
 }
 
-// parseBuckets reads the text of formatBuckets. It leaves out what it cannot read.
+// parseBuckets reads text that formatBuckets has returned. It leaves out what it cannot read.
 func parseBuckets(text string) sets.Set[int] {
 	b := sets.New[int]()
 	for part := range strings.SplitSeq(text, ",") {

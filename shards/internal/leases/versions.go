@@ -5,7 +5,7 @@ import "k8s.io/apimachinery/pkg/util/resourceversion"
 // Versions has the versions of each worker, by source.
 type Versions map[string]map[string]string
 
-// Latest returns the later of the versions of each source.
+// Latest returns, for each source, the later of the two versions.
 func (v Versions) Latest(other Versions) Versions {
 	all := Versions{}
 	for _, seen := range []Versions{v, other} {
@@ -24,7 +24,7 @@ func (v Versions) Latest(other Versions) Versions {
 	return all
 }
 
-// ComparableWith returns the versions that can be compared with those of other.
+// ComparableWith returns the versions of v that can be compared with the versions in other.
 func (v Versions) ComparableWith(other Versions) Versions {
 	both := Versions{}
 	for name, versions := range v {
@@ -38,7 +38,7 @@ func (v Versions) ComparableWith(other Versions) Versions {
 	return both
 }
 
-// HaveReached reports whether the versions have all those of goal.
+// HaveReached reports whether v has the versions in goal, or later ones, of all sources.
 func (v Versions) HaveReached(goal Versions) bool {
 	for name, sources := range goal {
 		for source, version := range sources {
@@ -50,7 +50,8 @@ func (v Versions) HaveReached(goal Versions) bool {
 	return true
 }
 
-// IsAsNew reports whether a version is another one or a later one.
+// IsAsNew reports whether version is equal to other or later. It returns false if the two cannot
+// be compared.
 func IsAsNew(version, other string) bool {
 	order, err := resourceversion.CompareResourceVersion(version, other)
 	return err == nil && order >= 0

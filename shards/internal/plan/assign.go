@@ -6,18 +6,18 @@ import (
 	"strconv"
 )
 
-// Assign returns the session that should have each bucket. sessions are those that may have buckets,
-// and holders are those that have each bucket now, "" for a free one. All replicas come to the same
-// result, if they have seen the same Leases.
+// Assign returns the session that should have each bucket. sessions are the sessions that may have
+// buckets. holders has the session that has each bucket now, or "" for a free bucket. Replicas that
+// have seen the same Leases get the same result. Without sessions, the result has only "".
 //
-// Nobody gets more than ceil(B/n) buckets, or less than floor(B/n). A holder keeps as many of its
-// buckets as it may have, so no bucket moves that need not. Rendezvous hashing, which does without
-// the holders, moves up to half as many again, because no replica may have more than its share: on
-// average 10.1 of 64 buckets when the ninth replica joins, instead of 7.
+// Each of n sessions gets from floor(B/n) to ceil(B/n) of B buckets. A holder keeps as many of its
+// buckets as it may have, so no bucket moves without need. Rendezvous hashing does not look at the
+// holders, and would move half as many buckets again: on average 10.1 of 64 when the ninth replica
+// joins, instead of 7.
 //
-// weights are those of the buckets, or nil if all count the same. They decide which buckets move: a
-// holder that has too many keeps as much weight as it should have, and the heaviest of the others go
-// to those that have the least.
+// weights are the weights of the buckets, or nil if all are equal. They decide which buckets move. A
+// holder of too many buckets keeps its share of the weight. The other buckets go to the sessions
+// with the least weight, the heaviest first.
 func Assign(sessions, holders []string, weights []int) []string {
 	wanted := make([]string, len(holders))
 	if len(sessions) == 0 {

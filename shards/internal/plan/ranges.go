@@ -14,21 +14,22 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 )
 
-// Ranges are the namespaces of each bucket: those whose hash, the one of package sharding, is in
-// the range of the bucket.
+// Ranges say which namespaces each bucket has: those whose hash is in the range of the bucket. The
+// hash is the one that an API server uses for shard selectors.
 type Ranges struct {
-	// Starts are the beginnings of the ranges except the first, which begins at 0. Of ranges that
-	// begin at the same hash, all except the last are empty.
+	// Starts has the start of each range except the first, which starts at 0. If several ranges
+	// start at the same hash, all except the last are empty.
 	Starts []uint64 `json:"starts"`
-	// Weights are the millionths of all objects that each bucket had when the ranges were cut.
+	// Weights has the share of all objects of each bucket when the ranges were cut, in millionths.
 	Weights []int `json:"weights"`
 
 	text string // from which they were read
 }
 
-// Cut returns ranges that divide namespaces with these weights as evenly as it can. Even ranges would
-// not: the upper bits of the hash are the same for ns0 to ns9. A namespace that weighs more than a
-// bucket should has several buckets, all empty except one: whoever has that one gets empty ones.
+// Cut returns ranges that divide the objects of namespaces as evenly as possible. weights has the
+// number of objects of each namespace. Ranges of equal length would not do, because the upper bits
+// of the hash are the same for ns0 to ns9. A namespace heavier than a bucket's share takes the place
+// of several buckets, of which all except one are empty.
 func Cut(weights map[string]int, buckets int) *Ranges {
 	type space struct {
 		hash   uint64
@@ -101,8 +102,8 @@ func (r *Ranges) Bucket(namespace string) int {
 	return b
 }
 
-// Selector returns a selector for the objects in buckets, for ListOptions.ShardSelector. It is "" if
-// no range is left.
+// Selector returns a selector for the objects in buckets, for ListOptions.ShardSelector. It returns
+// "" if all ranges of the buckets are empty.
 func (r *Ranges) Selector(buckets sets.Set[int]) string {
 	var parts []sharding.ShardRangeRequirement
 	for b := range len(r.Starts) + 1 {
@@ -133,10 +134,11 @@ func (r *Ranges) limits(bucket int) (start, end string) {
 // Text returns the ranges as JSON, for [Parse].
 func (r *Ranges) Text() string { return r.text }
 
-// Key returns a short text that other ranges do not have.
+// Key returns a hash of the ranges, as a short text.
 func (r *Ranges) Key() string { return strconv.FormatUint(hash(r.text), 16) }
 
-// Parse reads ranges for a number of buckets.
+// Parse reads the text of ranges. It returns an error if they are not for this number of buckets or
+// cannot be read.
 func Parse(text string, buckets int) (*Ranges, error) {
 	r := &Ranges{text: text}
 	switch err := json.Unmarshal([]byte(text), r); {
