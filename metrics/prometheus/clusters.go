@@ -7,10 +7,10 @@ import (
 )
 
 const (
-	// shownClusters is how many clusters of an informer have a series of their own, so that a fleet does not fill the server
-	// of the metrics.
+	// shownClusters is how many clusters of an informer have their own series. The limit keeps a large fleet
+	// from flooding Prometheus.
 	shownClusters = 100
-	// otherClusters is the label of the rest. The label is not "cluster", which many programs give all of their metrics. A cluster of that name belongs to it.
+	// otherClusters is the label value of all other clusters, and also of a cluster with this name.
 	otherClusters = "other"
 )
 

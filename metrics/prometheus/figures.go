@@ -23,8 +23,7 @@ var (
 	memberLabels   = []string{"member"}
 )
 
-// figure is a metric that is read from the Health of a member, or from the
-// stats of a watcher.
+// figure is a metric that is read from the Health of a member or the stats of a watcher.
 type figure[S any] struct {
 	desc *prom.Desc
 	kind prom.ValueType
@@ -32,8 +31,8 @@ type figure[S any] struct {
 	of   func(*S) float64           // NaN if the value is not known; combined values are then not known either
 }
 
-// These functions combine the values of informers, watchers, controllers or sets with the same name:
-// counts are added up, of anything else the worst is used.
+// These functions combine the values of informers, watchers, controllers or sets with the same name: the sum of
+// counts, and the worst of all other values.
 var (
 	sum      = func(a, b float64) float64 { return a + b }
 	least    = math.Min
@@ -205,8 +204,8 @@ var memberFigures = []figure[informer.MemberHealth]{
 		}),
 }
 
-// parked returns a figure of a set of package kinds, and NaN of any other member. It asks for the method, because package kinds needs
-// clients that a program without a set does not have.
+// parked returns a figure of a set of package kinds, or NaN for another member. It looks for the method Parked
+// instead of the type: package kinds imports clients that other programs do not need.
 func parked(h informer.MemberHealth, figure func(n int, longest time.Duration) float64) float64 {
 	if set, ok := h.(interface{ Parked() (int, time.Duration) }); ok {
 		return figure(set.Parked())
@@ -231,7 +230,7 @@ func collectStores(ch chan<- prom.Metric, all []*informer.Health, name string) {
 	}
 }
 
-// longestCall relies on the order of Calls.
+// longestCall returns how long the longest call takes, in seconds. It is the first of Calls.
 func longestCall(h *enqueue.Health) float64 {
 	if calls := h.Calls; len(calls) > 0 {
 		return calls[0].For.Seconds()
@@ -239,7 +238,7 @@ func longestCall(h *enqueue.Health) float64 {
 	return 0
 }
 
-// longestFailing relies on the order of Failures.
+// longestFailing returns for how long a key has been failing at most, in seconds. It is the first of Failures.
 func longestFailing(h *enqueue.Health) float64 {
 	if failures := h.Failures; len(failures) > 0 {
 		return failures[0].For.Seconds()
@@ -277,7 +276,8 @@ func objects(h *informer.Health) float64 {
 	return float64(h.Objects)
 }
 
-// regions returns how many namespaces or clusters of an informer are so.
+// regions returns for how many namespaces or clusters of an informer are returns true, or NaN if the informer
+// has none.
 func regions(all []informer.SourceHealth, are func(informer.SourceHealth) bool) float64 {
 	if all == nil {
 		return math.NaN()
@@ -301,7 +301,7 @@ func describe[S any](ch chan<- *prom.Desc, figures []figure[S]) {
 	}
 }
 
-// collect sends the metrics of informers, watchers, controllers or sets that have the same name.
+// collect sends the metrics of the informers, watchers, controllers or sets in all, which have the same name.
 func collect[S any](ch chan<- prom.Metric, figures []figure[S], all []*S, labels ...string) {
 	for _, f := range figures {
 		value := f.of(all[0])
@@ -314,7 +314,7 @@ func collect[S any](ch chan<- prom.Metric, figures []figure[S], all []*S, labels
 	}
 }
 
-// population holds the informers, watchers, controllers, sets and other members that exist at one moment, by
+// population has the informers, watchers, controllers, sets and other members that exist at one moment, by
 // their labels.
 type population struct {
 	informers   map[string][]*informer.Health

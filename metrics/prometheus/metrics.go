@@ -6,24 +6,22 @@ import (
 	"github.com/customcacheinformer/informer"
 )
 
-// Metrics are the metrics of a program's informers and other members of a group, as a Prometheus collector.
-// At each scrape it reads the present state from Health. Its Observer counts what happens in
-// between. It is made by [New], and must not be copied. Its methods may be called from any
-// goroutine.
+// Metrics is a Prometheus collector for a program's informers and other members of a group. At each
+// scrape it reads the current state from Health. Its Observer counts what happens in between. [New]
+// makes a Metrics, which must not be copied. Its methods may be called from any goroutine.
 type Metrics struct {
 	health func() map[string]informer.MemberHealth
 	series *series
 }
 
-// New returns the metrics of the informers, controllers and sets whose Health the function health
-// returns. It may be the method Health of an [informer.Group]. The keys of the returned map are
-// ignored: series are named by Health.Name. Only members of other kinds are named by their keys.
+// New returns the metrics of the informers, controllers, sets and other members whose Health the
+// function health returns. health may be the method Health of an [informer.Group]. Series have the
+// name in Health.Name; only members of other kinds have their key in the returned map as name.
 //
-// health is called once for each scrape, and now and then by the functions of the Observer
-// when watchers come and go. It may be called from any goroutine, also several times at once,
-// and must neither block nor panic.
+// Each scrape calls health once, and sometimes the functions of the Observer call it, when watchers
+// come and go. Several goroutines may call health at once. It must not block or panic.
 //
-// New does not block. It panics if health is nil, because that is a mistake in the program.
+// New does not block. It panics if health is nil.
 func New(health func() map[string]informer.MemberHealth) *Metrics {
 	if health == nil {
 		panic("informer/metrics/prometheus: the function given to New is nil")
@@ -31,14 +29,14 @@ func New(health func() map[string]informer.MemberHealth) *Metrics {
 	return &Metrics{health: health, series: newSeries(health)}
 }
 
-// Observer returns an Observer for Group.Observer or Options.Observer; [informer.Tee] joins it
-// with another. An informer without it has only the metrics that come from Health; other members have no
-// others. If an informer has it, but is missing from the result of the function given to New,
-// its counts are lost at each scrape.
+// Observer returns an Observer for Group.Observer or Options.Observer; [informer.Tee] joins it with
+// another. An informer without this Observer has only the metrics that come from Health, like all
+// other members. If an informer has the Observer, but the function given to New does not return its
+// Health, its counts are lost at each scrape.
 //
-// All Observers that a Metrics returns feed the same counters, so an informer that is given
-// two of them is counted twice. Observer does not block. The functions of the Observer do not
-// block either, and allocate only when they see a name for the first time.
+// All Observers of a Metrics share the same counters, so an informer with two of them is counted
+// twice. Observer does not block. The functions of the returned Observer do not block either, and
+// allocate only when they see a name for the first time.
 func (m *Metrics) Observer() *informer.Observer {
 	return &informer.Observer{
 		List:    m.series.list,
@@ -65,9 +63,8 @@ func (m *Metrics) Describe(ch chan<- *prom.Desc) {
 	}
 }
 
-// Collect removes the series of informers and watchers that are gone, and then
-// sends all metrics. A registry calls it at each scrape. It blocks only while ch does, and holds up no
-// informer meanwhile.
+// Collect removes the series of informers and watchers that are gone, and then sends all metrics. A
+// registry calls it at each scrape. It blocks only while ch does, and does not hold up an informer.
 func (m *Metrics) Collect(ch chan<- prom.Metric) {
 	mark := m.series.mark()
 	now := populationOf(m.health())

@@ -46,8 +46,8 @@ func outcomeOf(err error) outcome {
 	return failed
 }
 
-// isServerError reports whether err is a 5xx. A status in the stream of a watch may have a
-// reason and no code.
+// isServerError reports whether err is a 5xx. It also looks at the reason, because a status in
+// the stream of a watch may have no code.
 func isServerError(err error) bool {
 	var status apierrors.APIStatus
 	return errors.As(err, &status) && status.Status().Code >= http.StatusInternalServerError ||
@@ -55,8 +55,8 @@ func isServerError(err error) bool {
 		apierrors.IsTimeout(err) || apierrors.IsServiceUnavailable(err)
 }
 
-// isConnectionError reports whether there was no answer, or only a part of one, as when an API
-// server restarts.
+// isConnectionError reports whether err means that there was no answer or only a part of one, as
+// when an API server restarts.
 func isConnectionError(err error) bool {
 	return utilnet.IsConnectionRefused(err) || utilnet.IsConnectionReset(err) || utilnet.IsProbableEOF(err) || utilnet.IsTimeout(err)
 }

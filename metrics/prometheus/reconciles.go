@@ -12,7 +12,8 @@ var (
 	reconciling = prom.NewDesc("informer_reconcile_duration_seconds", "How long calls of reconcile took.", queueLabels, nil)
 )
 
-// collectReconciles sends the metrics of the calls of the controllers with a name.
+// collectReconciles sends the metrics of the calls of reconcile, for all controllers with this
+// name.
 func collectReconciles(ch chan<- prom.Metric, all []*enqueue.Health, name string) {
 	var sum enqueue.Health
 	for _, h := range all {

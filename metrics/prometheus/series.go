@@ -10,14 +10,15 @@ import (
 	"github.com/customcacheinformer/informer"
 )
 
-// spare is the number of informers and watchers that may be added to twice the
-// number that the last sweep left. Beyond that, the Observer sweeps without waiting for a scrape.
+// spare is part of the limit for a sweep: if there are more than twice as many informers and
+// watchers as the last sweep left, and spare more, the Observer sweeps without waiting for a
+// scrape.
 const spare = 100
 
-// series holds the metrics that the Observer updates, by their labels. An event costs one
-// look-up here and the counting. The vectors only make series and are not asked for them
-// again: while a vector is collected, a goroutine that needs a new series of it waits for
-// the reader.
+// series holds the metrics that the Observer updates, by their labels. An event costs one look-up
+// here and the counting. The vectors only make series; the Observer does not look series up in
+// them, and Collect does not collect them. While a vector is collected, a goroutine that needs a
+// new series would wait for the reader.
 type series struct {
 	health  func() map[string]informer.MemberHealth
 	vectors vectors
@@ -100,8 +101,8 @@ func (s *series) handled(info informer.HandledInfo) {
 	s.watcher(info.Informer, info.Watcher).handling.Observe(info.Took.Seconds())
 }
 
-// observe counts an attempt. An attempt that succeeds does not say whether it is a retry, so
-// observe keeps count of the retries that are due.
+// observe counts an attempt. A successful attempt does not say whether it is a retry, so observe
+// keeps count of the retries that are due.
 func (o *opSeries) observe(info *informer.StoreInfo) {
 	o.took.Observe(info.Took.Seconds())
 	if info.Err == nil {
@@ -136,7 +137,7 @@ func (o *opSeries) takeDue() bool {
 	}
 }
 
-// informer returns the series of an informer. It makes them the first time.
+// informer returns the series of an informer, and makes them if there are none.
 func (s *series) informer(name string) (i *informerSeries) {
 	s.mu.RLock()
 	i = s.informers[name]
@@ -147,7 +148,7 @@ func (s *series) informer(name string) (i *informerSeries) {
 	return i
 }
 
-// op returns the series of an operation on the store. It makes them the first time.
+// op returns the series of an operation on the store, and makes them if there are none.
 func (s *series) op(name, op string) (o *opSeries) {
 	s.mu.RLock()
 	if i := s.informers[name]; i != nil {
@@ -160,7 +161,7 @@ func (s *series) op(name, op string) (o *opSeries) {
 	return o
 }
 
-// watcher returns the series of a watcher. It makes them the first time.
+// watcher returns the series of a watcher, and makes them if there are none.
 func (s *series) watcher(name, watcher string) (w *watcherSeries) {
 	s.mu.RLock()
 	if i := s.informers[name]; i != nil {
@@ -173,9 +174,9 @@ func (s *series) watcher(name, watcher string) (w *watcherSeries) {
 	return w
 }
 
-// grow calls f, which may make entries, with the mutex locked. It then sweeps if there are
-// many more entries than the last sweep left. Health is called without the mutex, so other
-// goroutines can make entries meanwhile.
+// grow calls f, which may make entries, with the mutex locked. It then sweeps if there are many
+// more entries than the last sweep left. It calls health without the mutex, so other goroutines
+// can make entries meanwhile.
 func (s *series) grow(f func()) {
 	s.mu.Lock()
 	f()
@@ -265,17 +266,16 @@ func (e *entry) drop() {
 	}
 }
 
-// mark returns a mark to be passed to sweep. Entries made later are newer than the mark.
+// mark returns a mark for sweep. Entries made later are newer than the mark.
 func (s *series) mark() int {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	return s.births
 }
 
-// sweep removes the series of informers and watchers that are not in now. Entries
-// made after mark are kept: mark was set before now was read, so they may belong to something that
-// is newer than now. A goroutine that still holds a removed series counts once in
-// vain.
+// sweep removes the series of informers and watchers that are not in now. It keeps entries made
+// after mark: now was read after mark, so they may belong to an informer or a watcher that is
+// newer than now. A goroutine that still holds a removed series loses one count.
 func (s *series) sweep(mark int, now population) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -69,13 +69,13 @@ func (v *vectors) all() []prom.Collector {
 	}
 }
 
-// ops are the operations on a store that an informer has, as StoreError.Op names them.
+// ops are the names of the operations on a store, as in StoreError.Op.
 var ops = []string{
 	"get", "add", "update", "delete", "list", "bookmark",
 	"scan", "apply", "forget", "resume", "tombstones",
 }
 
-// opLabel returns the label of an operation, one of a fixed set.
+// opLabel returns the label of an operation: one of ops, or "other".
 func opLabel(op string) string {
 	if slices.Contains(ops, op) {
 		return op

@@ -10,7 +10,7 @@ import (
 	"github.com/customcacheinformer/informer/internal/queues"
 )
 
-// queueTimes are buckets that also fit long waits and long work: 100 µs to 7 min.
+// queueTimes are histogram buckets for long waits and long work: 100 µs to 7 min.
 var queueTimes = prom.ExponentialBuckets(0.0001, 4, 12)
 
 type workqueues struct {
@@ -22,18 +22,20 @@ type workqueues struct {
 	queues map[string][]*queues.Queue // by label; one nil stands for all queues that are not of a controller
 }
 
-// NewWorkqueues returns metrics for client-go's workqueues, under the names that Kubernetes' own
-// components use. Do not use them in a program with controller-runtime, which provides these metrics
-// itself. It does not block.
+// NewWorkqueues returns metrics for client-go's workqueues, with the names that Kubernetes' own
+// components use. Do not use it in a program with controller-runtime, which provides these metrics
+// itself. NewWorkqueues does not block.
 //
-// Give the provider to workqueue.SetProvider: the metrics then cover the queues that are made
-// afterwards. Only the first call of SetProvider in a program has an effect. They also cover the
-// queues whose options name the provider as MetricsProvider. Queues without a name have no metrics.
+// Give the provider to workqueue.SetProvider before queues are made: the metrics then cover all
+// later queues. Only the first call of SetProvider in a program has an effect. The metrics also
+// cover queues whose options have the provider as MetricsProvider. Queues without a name have no
+// metrics.
 //
-// Register the collector. Queues with the same name share their series. At a scrape, or when a queue
-// is made, series of controllers of package enqueue are removed if no controller with their name is
-// left. The series of other queues stay, because a queue does not report its shutdown. Queues cannot
-// be made while a registry waits in the collector. Both values may be used from any goroutine.
+// Register the collector. Queues with the same name share their series. At a scrape, and when a
+// queue is made, the collector removes the series of a controller of package enqueue if no
+// controller with its name is left. The series of other queues stay, because a queue does not report
+// its shutdown. While a registry collects, making a queue may block. Both values may be used from
+// any goroutine.
 func NewWorkqueues() (workqueue.MetricsProvider, prom.Collector) {
 	gauges := func(name, help string) *prom.GaugeVec {
 		return prom.NewGaugeVec(prom.GaugeOpts{Name: name, Help: help}, []string{"name"})
@@ -102,7 +104,7 @@ func (w *workqueues) Collect(ch chan<- prom.Metric) {
 	}
 }
 
-// sweepLocked removes the series of controllers that have ended.
+// sweepLocked removes the series of names whose queues all belong to controllers that have ended.
 func (w *workqueues) sweepLocked() {
 	for l, all := range w.queues {
 		if w.queues[l] = slices.DeleteFunc(all, (*queues.Queue).Over); len(w.queues[l]) == 0 {
