@@ -2,9 +2,9 @@
 // calls of its watchers inside spans.
 //
 // [Observer] covers the source and the store. It makes a span for each operation when the
-// operation is over. [Watcher] covers the calls of a watcher: everything that such a call
-// does, its requests to an API server for example, belongs to the trace of the call. The two
-// never make a span for the same thing, so a program may use either or both:
+// operation is over. [Watcher] covers the calls of a watcher: everything that a call does, such
+// as its requests to an API server, belongs to the trace of the call. The two never make a span
+// for the same thing, so a program may use either or both:
 //
 //	pods, err := informer.New(client.CoreV1().Pods(""), informer.Options[*corev1.Pod]{
 //		Observer: opentelemetry.Observer(nil),
@@ -29,18 +29,17 @@
 //	                       informer.watcher.name, informer.object.key, informer.event.type,
 //	                       informer.event.origin, informer.event.merged
 //
-// The key of an object is namespace/name, or only the name if the object is cluster-scoped. An informer over clusters has
-// the name of the cluster and a "|" before it.
-// The key is not in k8s.namespace.name and the like, because those attributes say where the
-// program itself runs.
+// The key of an object is namespace/name, or only the name if the object is cluster-scoped. In an
+// informer over clusters, the name of the cluster and a "|" come before it. The key is not in
+// k8s.namespace.name and similar attributes, because those say where the program itself runs.
 //
-// The span of a failed operation has the status Error and the error as an event. Bytes that
-// are not UTF-8 become question marks, because exporters refuse whole batches that contain
-// them. Texts are cut after 1,024 bytes.
+// The span of a failed operation has the status Error and the error as an event. Bytes that are
+// not UTF-8 become question marks, because exporters refuse whole batches that contain such
+// bytes. Texts are cut after 1,024 bytes.
 //
-// Every span is the root of a trace. A sampler sees only the span's name, because attributes
-// are only made for spans that are recorded. A dropped span therefore costs little. To keep
-// only failures, filter the spans after they have ended, in a span processor or a collector.
+// Every span is the root of a trace. A sampler sees only the name of a span, because a span gets
+// its attributes only if it is recorded. So a dropped span costs little. To keep only failures,
+// filter the spans after they have ended, in a span processor or a collector.
 package opentelemetry
 
 import (
@@ -81,17 +80,17 @@ const (
 )
 
 // Observer returns an Options.Observer that makes a span for each LIST request, each watch and
-// each attempt on the store. It makes the span when the operation is over, with the time that
-// the operation took. One Observer may serve any number of informers; informer.Tee joins it
-// with others. All other functions of the Observer are nil, including the function for the
-// calls of watchers: use [Watcher] for these.
+// each attempt on the store. It makes the span when the operation is over, with the time that the
+// operation took. One Observer may serve any number of informers; informer.Tee joins it with
+// others. The other functions of the Observer are nil, including the one for the calls of
+// watchers: use [Watcher] for these.
 //
-// On most stores a change takes two attempts, a get and a write. To have no spans for them,
+// With most stores, each change makes two attempts, a get and a write. To have no spans for them,
 // set the field Store of the returned Observer to nil.
 //
-// If provider is nil, otel.GetTracerProvider() is used. A program may then set its own
-// provider later. Observer does not block, and may be called from any goroutine. The functions
-// of the returned Observer do not block either, unless a span processor of provider does.
+// If provider is nil, Observer uses otel.GetTracerProvider(), and the program may set its own
+// provider later. Observer does not block, and may be called from any goroutine. The functions of
+// the returned Observer do not block either, unless a span processor of provider does.
 func Observer(provider trace.TracerProvider) *informer.Observer {
 	tracer := tracerOf(provider)
 	return &informer.Observer{
@@ -142,9 +141,9 @@ func record(tracer trace.Tracer, name string, took time.Duration, err error, att
 	span.End(trace.WithTimestamp(now))
 }
 
-// fail marks span as failed with err, unless err is nil. It adds the event that
-// span.RecordError would add, but with a text that is fit for a span. It also works if the
-// method Error panics, as it may for a nil pointer, because fmt recovers such a panic.
+// fail marks span as failed with err, unless err is nil. It adds the event that span.RecordError
+// would add, but with a text that is fit for a span. It also works if the method Error panics,
+// such as for a nil pointer, because fmt recovers the panic.
 func fail(span trace.Span, err error, options ...trace.EventOption) {
 	if err == nil || !span.IsRecording() {
 		return
@@ -158,7 +157,7 @@ func fail(span trace.Span, err error, options ...trace.EventOption) {
 // longest is the maximum number of bytes of a text in a span.
 const longest = 1024
 
-// text returns s cut to longest bytes, and as valid UTF-8.
+// text returns s as valid UTF-8. If s has more than longest bytes, it is cut and ends with "…".
 func text(s string) string {
 	if len(s) > longest {
 		s = s[:longest] + "…"

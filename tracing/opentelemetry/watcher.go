@@ -11,30 +11,31 @@ import (
 	"github.com/customcacheinformer/informer/internal/object"
 )
 
-// Watcher returns a watcher that calls w inside a span. The ctx of the call carries the span,
-// so everything that w does with this ctx is in the same trace. An error of w is recorded and
-// returned unchanged. A panic of w is recorded and then continues, with the same consequences
-// as without Watcher. If w is a WatcherFuncs, its missing functions make no spans.
+// Watcher returns a watcher that calls w inside a span. The ctx of the call carries the span, so
+// everything that w does with this ctx is in the same trace. The span records an error of w, and
+// the watcher returns it unchanged. The span also records a panic of w, which then continues as
+// without Watcher. If w is a WatcherFuncs, its nil functions make no spans.
 //
-// Each call is a separate trace, and so is each attempt at an event that is retried. If the
-// ctx of Run carries a span, that span is linked to and is not the parent: otherwise one trace
-// would last as long as the program.
+// Each call is a separate trace, and so is each retry. If the ctx of Run carries a span, the
+// spans of the calls link to it. It is not their parent, because that trace would last as long as
+// the program.
 //
-// name shows in the spans which watcher was called, like the name in WatcherOptions.Name. If
-// name is empty, the spans have no such attribute. Set WatcherOptions.Name too: by default the
-// informer would name the watcher after the type that Watcher returns, and not after the type
-// of w. OnSynced and other options are called as without Watcher, outside of any span.
+// name is the value of the attribute informer.watcher.name in the spans, and should be the same
+// as WatcherOptions.Name. If name is empty, the spans do not have the attribute. Set
+// WatcherOptions.Name too: by default the informer names the watcher after the type that Watcher
+// returns, not after the type of w. OnSynced and other functions of the options are called
+// outside of any span.
 //
-// Combine it with Select by wrapping the result of Watcher. AddWatcher must be given the
-// result of Select, and events that are not selected then make no spans:
+// To combine it with Select, pass the result of Watcher to Select, and the result of Select to
+// AddWatcher. Events that are not selected then make no spans:
 //
 //	informer.Select(opentelemetry.Watcher(provider, "mailer", mailer), selected)
 //
-// A watcher of package enqueue only puts a key into a queue, so its spans are of no use. Make
-// a span in the function that reconciles instead.
+// A watcher of package enqueue only puts a key into a queue, so spans for it are of no use. Make
+// a span in the reconcile function instead.
 //
-// If provider is nil, otel.GetTracerProvider() is used. A program may then set its own
-// provider later. If w is nil, Watcher returns nil, and AddWatcher returns an error for it.
+// If provider is nil, Watcher uses otel.GetTracerProvider(), and the program may set its own
+// provider later. If w is nil, Watcher returns nil, for which AddWatcher returns an error.
 // Watcher does not block, and may be called from any goroutine. The returned watcher blocks as
 // long as w does. Several goroutines may call it at once if they may call w at once.
 func Watcher[T informer.Object](provider trace.TracerProvider, name string, w informer.ResourceWatcher[T]) informer.ResourceWatcher[T] {
