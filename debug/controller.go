@@ -10,7 +10,7 @@ import (
 
 // These are the bounds of a controller's states. The alerts InformerReconcileHung,
 // InformerReconcileFailing and InformerReconcileBehind of metrics/prometheus fire later than the
-// page announces it: they interrupt people, and the page only answers them.
+// page shows the state: they interrupt people, and the page does not.
 const (
 	hungCall       = 5 * time.Minute // how long a call may take; that of the alert, too
 	failingKey     = 5 * time.Minute // for how long a key may fail while further attempts follow
@@ -69,9 +69,10 @@ func newControllerView(name string, h enqueue.Health) controllerView {
 	return v
 }
 
-// fruitless reports whether the controller fails for most of its keys: nothing has ever succeeded, or
-// most of the failing keys have failed often, and either there are more of them than calls have
-// succeeded, or nothing has succeeded since several of them began to fail.
+// fruitless reports whether the controller fails for most of its keys. If no call has ever
+// succeeded, one failed call is enough. Otherwise most of the listed failing keys must have
+// failed often, and either more keys are failing than calls have succeeded, or two or more keys
+// are failing and no call has succeeded since the first of them began to fail.
 func fruitless(c enqueue.Health) bool {
 	if c.Succeeded == 0 {
 		return c.Failed > 0
@@ -118,7 +119,7 @@ func (c controllerView) Class() string {
 	return stateClass(c.State, c.Attention)
 }
 
-// Brief returns the figures in the line of a controller that is well.
+// Brief returns the figures for the line of a controller that is well.
 func (c controllerView) Brief() string {
 	return fmt.Sprintf("queued %d, busy %s, failing keys %d", c.Health.Queued, c.BusyText(), c.Health.Failing)
 }
@@ -128,7 +129,7 @@ func (c controllerView) BusyText() string {
 	return fmt.Sprintf("%d of %s", c.Health.Busy, plural(c.Health.Workers, "worker"))
 }
 
-// ByError returns the failing keys, those with the same error together.
+// ByError returns the failing keys, grouped by their error.
 func (c controllerView) ByError() (all [][]failureView) {
 	for _, f := range c.Failures {
 		n := slices.IndexFunc(all, func(same []failureView) bool { return same[0].Error == f.Error })
@@ -144,7 +145,7 @@ func (c controllerView) ByError() (all [][]failureView) {
 func (c controllerView) MoreCalls() int    { return max(0, c.Health.Busy-len(c.Calls)) }
 func (c controllerView) MoreFailures() int { return max(0, c.Health.Failing-len(c.Failures)) }
 
-// QueuedText shows how many keys wait for a worker, and how long the oldest has.
+// QueuedText returns how many keys wait for a worker, and how long the oldest of them has waited.
 func (c controllerView) QueuedText() string {
 	if c.Health.OldestQueued == 0 {
 		return fmt.Sprint(c.Health.Queued)

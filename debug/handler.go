@@ -1,10 +1,9 @@
 // Package debug serves a live page about the informers, the controllers, the sets of package shards and other
-// members of a program's group, and the same as JSON. It answers the questions of the operator of the program: has the informer
-// synced, what fails, which watcher is late and for which object is it called, which key does a
-// controller not get done, which buckets does this replica have.
+// members of a program's group, and the same as JSON. It answers questions of an operator: has the informer
+// synced, what fails, which watcher is late and for which object, which key does a controller fail for, which
+// buckets does this replica have.
 //
-// The page is a package of its own because it needs html/template: programs without the
-// page do not contain it.
+// It is a separate package because it needs html/template, which programs without the page need not contain.
 package debug
 
 import (
@@ -23,50 +22,49 @@ import (
 	"github.com/customcacheinformer/informer"
 )
 
-// Handler returns a handler that serves a live page about informers, controllers, sets and members of other kinds.
-// health returns the Health of each by name, as the method Health of an [informer.Group] does:
+// Handler returns a handler that serves a live page about informers, controllers, sets and other members.
+// health must return the Health of each by name, as the method Health of an [informer.Group] does:
 //
 //	http.Handle("/debug/informers", debug.Handler(group.Health))
 //
-// The page begins with what needs attention. Controllers come before sets, these before members of other kinds, and
-// those before informers, each sorted by name. A thing that is well takes a line, which can be opened. In texts of the
-// program, characters that cannot be seen are escapes such as ‹U+202E›. The page updates itself once a second, or
-// every 5 s in a browser without JavaScript, and loads nothing from other addresses. docs/operations.md explains the
-// states of an informer, of a controller ([enqueue.Health]) and of a set ([shards.Health]), and which need attention.
+// The page begins with what needs attention. Then controllers come first, followed by sets, other members and
+// informers, each sorted by name. A member that is well takes one line, which can be opened. In texts of the
+// program, invisible characters are shown as escapes such as ‹U+202E›. The page updates itself once a second,
+// or every 5 s in a browser without JavaScript. It loads nothing from other addresses. docs/operations.md
+// explains the states of an informer, of a controller ([enqueue.Health]) and of a set ([shards.Health]), and
+// which of them need attention.
 //
-// An entry of another type is shown with a table of what it encodes as JSON, if that is an object. It needs
-// attention if its Live fails, or if it has been run and is not ready. If it has the methods Action() string
-// and Act(context.Context) error, there is a button with the text that Action returns. A press
-// calls Act with the ctx of the request, and shows its error.
+// For a Health of another type, the page shows a table of the fields of its JSON. The member needs attention if
+// Live returns an error, or if it has run and Ready returns an error. If its Health has the methods Action()
+// string and Act(context.Context) error, and Action does not return "", the page has a button with the text of
+// Action. The button calls Act with the ctx of the request, and shows its error.
 //
-// With ?format=json, or for a client that prefers application/json to text/html, the answer
-// is JSON: an object with "time", "informers", "controllers" and "sets", and with "members" if there are any
-// of other kinds. Each entry of these has "name", "state", "attention" (true if a person should look at it), "health"
-// (as its Health encodes itself), and, except an informer, "error" (why it is not ready, if so). Besides:
+// With ?format=json, or for a client that prefers application/json to text/html, the answer is JSON: an object
+// with "time", "informers", "controllers" and "sets", and with "members" if there are other members. Each entry
+// has "name", "state", "attention" (true if a person should look at it) and "health" (the JSON of its Health).
+// All except informers also have "error" if there is one (why the member is not ready). In addition:
 //
 //   - An informer has "store" and "watchers". A watcher has "name", "state", "attention", "stats" (as
 //     [informer.WatcherStats] encodes them), "calls" (the keys that it is being called for), "retries" (the keys that
 //     wait for another attempt), "eventsPerSecond", and "backlog" (how many events waited during the last minute).
-//   - A controller has "calls" (those under way: each has "key", "seconds" and "attention") and "failures" (the keys
-//     that fail: each has "key", "seconds" since it first failed, "failures" in a row, "gaveUp", the time "nextTry",
-//     the last "error" and "attention"), at most ten of both.
+//   - A controller has "calls" (the calls under way: each has "key", "seconds" and "attention") and "failures"
+//     (the failing keys: each has "key", "seconds" since it first failed, "failures" in a row, "gaveUp", the
+//     time "nextTry", the last "error" and "attention"), at most ten of each.
 //
-// The page shows names, keys of objects, counts and the text of errors, never the content
-// of objects. It checks no permissions, so serve it where only operators have access. It
-// only reads, except for a POST with the name of a "member" that has a button. A POST that the page of another
-// site has sent is answered with 403.
+// The page shows names, keys of objects, counts and the text of errors, never the content of objects. It checks
+// no permissions, so serve it where only operators have access. It only reads, except for a POST with the name
+// of a "member" that has a button. A POST from the page of another site gets 403.
 //
-// A site that an operator visits must not read the page by letting the site's own name point at
-// the operator's machine (DNS rebinding). So a POST, and a request that reaches a loopback address, as one
-// through kubectl port-forward does, are answered with 403 unless the Host is localhost, a name
-// that ends in .localhost, or an IP address, or the request has the header Sec-Fetch-Site: browsers send that header
-// only over https, for which the site has no certificate, or to localhost, and scripts cannot set it. A proxy in the
-// same Pod must send Host localhost itself if its clients are no browsers or do not use https.
+// A site that an operator visits could let its own name point at the operator's machine (DNS rebinding), to
+// read the page. So the handler checks every POST, and every request to a loopback address, such as one through
+// kubectl port-forward. It answers 403 unless the Host is localhost, a name that ends in .localhost, or an IP
+// address, or the request has the header Sec-Fetch-Site. Scripts cannot set that header, and browsers send it
+// only to localhost or over https, for which the site has no certificate. If the clients of a proxy in the same
+// Pod are not browsers or do not use https, the proxy must set Host to localhost.
 //
-// A request calls health, and blocks only if health does; [informer.Group.Health] does not
-// block. Nothing runs between requests. Rates and charts are made from the requests of the
-// last minute: a rate needs two requests, and a watcher without Workers or Retry is called
-// blocked, rather than behind, after requests over 10 s.
+// A request calls health, and blocks only if health does; [informer.Group.Health] does not block. Nothing runs
+// between requests. Rates and charts come from the requests of the last minute. A rate needs two requests. Only
+// requests over 10 s can show that a watcher without Workers or Retry is blocked and not only behind.
 //
 // The handler may be used from any goroutine. health is called for one request at a time. If
 // health is nil, the handler answers 503.
@@ -133,8 +131,8 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_, _ = w.Write(body.Bytes())
 }
 
-// rebound reports whether r may come from a script of a site whose name points here. A browser sends the
-// name of the site as Host, which no script can change.
+// rebound reports whether r may come from a script of a site whose name points here. A browser sends the name
+// of the site as Host, and a script cannot change it.
 func rebound(r *http.Request) bool {
 	local, ok := r.Context().Value(http.LocalAddrContextKey).(*net.TCPAddr)
 	if (!ok || !local.IP.IsLoopback()) && r.Method != http.MethodPost || r.Header.Get("Sec-Fetch-Site") != "" {
@@ -151,7 +149,7 @@ func rebound(r *http.Request) bool {
 	return host != "localhost" && !strings.HasSuffix(host, ".localhost")
 }
 
-// formatOf returns "html" or "json", and an error for a format that there is not.
+// formatOf returns "html" or "json", or an error if the request asks for another format.
 func formatOf(r *http.Request) (string, error) {
 	switch format := r.URL.Query().Get("format"); format {
 	case "html", "json":
@@ -166,8 +164,8 @@ func formatOf(r *http.Request) (string, error) {
 	}
 }
 
-// preference returns the weight of a media type in the Accept header, 0 if the header does
-// not name the type. A wildcard does not count.
+// preference returns the weight of a media type in the Accept header, or 0 if the header does not name the
+// type. A wildcard does not count.
 func preference(r *http.Request, mediaType string) float64 {
 	for _, accepted := range strings.Split(strings.Join(r.Header.Values("Accept"), ","), ",") {
 		if named, params, err := mime.ParseMediaType(accepted); err == nil && named == mediaType {

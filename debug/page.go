@@ -59,8 +59,8 @@ func (i informerView) late(attention bool) []watcherView {
 	return slices.DeleteFunc(slices.Clone(i.Watchers), func(w watcherView) bool { return w.Attention != attention })
 }
 
-// Shown returns the watchers that the page has room for. Watchers that need attention come
-// first.
+// Shown returns the watchers that the page shows, at most maxWatchers. Watchers that need attention
+// come first.
 func (i informerView) Shown() []watcherView {
 	shown := append(i.late(true), i.late(false)...)
 	return shown[:min(len(shown), maxWatchers)]
@@ -69,14 +69,14 @@ func (i informerView) Shown() []watcherView {
 // Hidden returns how many watchers Shown omits.
 func (i informerView) Hidden() int { return max(0, len(i.Watchers)-maxWatchers) }
 
-// maxUnread is how many namespaces or clusters the page names that cannot be read.
+// maxUnread is how many unreadable namespaces or clusters of an informer the page names.
 const maxUnread = 5
 
-// Namespaces shows how many namespaces an informer over several of them has, and which cannot be
-// read. It is "" for another informer.
+// Namespaces returns how many namespaces an informer reads, and which of them cannot be read. It
+// returns "" if the informer is not over namespaces.
 func (i informerView) Namespaces() string { return regions(i.Health.Namespaces) }
 
-// Clusters shows the same for the clusters of an informer over these.
+// Clusters returns the same for the clusters of an informer over clusters.
 func (i informerView) Clusters() string { return regions(i.Health.Clusters) }
 
 func regions(all []informer.SourceHealth) string {
@@ -107,7 +107,7 @@ func (i informerView) ObjectsText() string {
 	return plural(i.Health.Objects, "object")
 }
 
-// MemoryText returns how much memory the objects take, and "" if that is not known.
+// MemoryText returns how much memory the objects take, or "" if that is not known.
 func (i informerView) MemoryText() string {
 	m := i.Health.Memory
 	if m.Objects == 0 {
@@ -122,7 +122,7 @@ func (i informerView) MemoryText() string {
 
 func megabytes(n int64) string { return fmt.Sprintf("%.1f MB", float64(n)/1e6) }
 
-// RateText returns the events per second, "…" while they are not known.
+// RateText returns the events per second, or "…" while they are not known.
 func (w watcherView) RateText() string {
 	if w.Rate == nil {
 		return "…"
@@ -140,9 +140,9 @@ type chart struct {
 	Flat             bool   // the number was the same for the whole time
 }
 
-// Chart returns the chart of the watcher's backlog, or nil if nothing has waited or there was one look
-// only. The peak of the last minute is as high as the box, but at least ten events are: a few events
-// that wait for a moment stay low.
+// Chart returns the chart of the watcher's backlog, or nil if no event has waited or there was only
+// one look. The top of the box is the peak of the last minute, or ten events if that is more, so a
+// few events that wait for a moment stay low.
 func (w watcherView) Chart() *chart {
 	const height = 20
 	c := &chart{Width: int(trailLength / time.Second), BoxHeight: height + 4, Now: w.Stats.Pending}

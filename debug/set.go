@@ -10,8 +10,7 @@ import (
 )
 
 // These are the bounds of a set's states. The alerts InformerShardsUnowned, InformerShardsBehind,
-// InformerShardsUnserved and InformerShardsDraining of metrics/prometheus wait a little longer before
-// they interrupt people.
+// InformerShardsUnserved and InformerShardsDraining of metrics/prometheus fire a little later.
 const (
 	unownedBucket = time.Minute     // how long a bucket may have no owner
 	oldCaches     = time.Minute     // how long the caches of a replica may be behind
@@ -74,20 +73,20 @@ func (s setView) Class() string {
 	return stateClass(s.State, s.Attention)
 }
 
-// BucketsText shows how many buckets this replica has, and of how many.
+// BucketsText returns how many of the set's buckets this replica has.
 func (s setView) BucketsText() string {
 	return fmt.Sprintf("%d of %d", s.Health.Owned, s.Health.Buckets)
 }
 
-// DrainingText shows how many buckets move to other replicas when their calls have returned, and how
+// DrainingText returns how many buckets move to other replicas once their calls have returned, and how
 // long the first of them has been draining.
 func (s setView) DrainingText() string { return firstFor(s.Health.Draining, s.Health.DrainingFor) }
 
-// UnownedText shows how many buckets no replica has, and for how long the first has had none.
+// UnownedText returns how many buckets have no replica, and for how long the first of them has had none.
 func (s setView) UnownedText() string { return firstFor(s.Health.Unowned, s.Health.UnownedFor) }
 
-// BehindText shows how many buckets wait for the caches of this replica, and for how long these have been
-// behind.
+// BehindText returns how many buckets wait for the caches of this replica, and how long the caches have
+// been behind.
 func (s setView) BehindText() string {
 	if s.Health.CatchingUpFor == 0 {
 		return strconv.Itoa(s.Health.CatchingUp)
@@ -95,13 +94,13 @@ func (s setView) BehindText() string {
 	return fmt.Sprintf("%d, caches behind for %s", s.Health.CatchingUp, roundDuration(s.Health.CatchingUpFor))
 }
 
-// UnservedText shows how many buckets are with replicas that lack controllers of this one, for how long, and
-// which.
+// UnservedText returns how many buckets are with replicas that lack controllers of this one, for how
+// long, and the names of these controllers.
 func (s setView) UnservedText() string {
 	return fmt.Sprintf("%d for %s: no %s there", s.Health.Unserved, roundDuration(s.Health.UnservedFor), cut(strings.Join(s.Health.Lacking, ", "), maxErrorText))
 }
 
-// firstFor returns a number of buckets, and for how long the first of them has been so.
+// firstFor returns a number of buckets, and a duration for the first of them, as text.
 func firstFor(n int, d time.Duration) string {
 	if n == 0 {
 		return "0"

@@ -57,7 +57,7 @@ func watcherState(h informer.Health, w informer.WatcherHealth, t *trail) (state 
 	return "well", false
 }
 
-// unready is the CSS class of something that gets nothing done, which is no fault so far.
+// unready is the CSS class of a member that is not at work yet, which is not a fault so far.
 const unready = "unready"
 
 func stateClass(state string, attention bool) string {

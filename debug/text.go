@@ -14,8 +14,8 @@ func errorOf(err error) string {
 	return err.Error()
 }
 
-// cut returns the first bytes of text, up to end, and cuts no character in two. All characters of
-// the result are visible.
+// cut returns the first end bytes of text, or fewer, so that it does not cut a character in two. It
+// calls visible for the result.
 func cut(text string, end int) string {
 	if len(text) <= end {
 		return visible(text)
@@ -26,7 +26,7 @@ func cut(text string, end int) string {
 	return visible(text[:end]) + " …"
 }
 
-// ago returns how long before the page a time was, "never" for the zero time.
+// ago returns how long before the time of the page t was, or "never" for the zero time.
 func ago(page, t time.Time) string {
 	if t.IsZero() {
 		return "never"
@@ -34,7 +34,7 @@ func ago(page, t time.Time) string {
 	return roundDuration(page.Sub(t)) + " ago"
 }
 
-// in returns how long after the page a time is, "" for the zero time.
+// in returns how long after the time of the page t is, or "" for the zero time.
 func in(page, t time.Time) string {
 	if t.IsZero() {
 		return ""
@@ -52,8 +52,8 @@ func some(keys []string) string {
 	return text
 }
 
-// roundDuration returns d in its one or two largest units, not below a second: smaller ones change at
-// each look and mean nothing.
+// roundDuration returns d in its one or two largest units, and never below a second: smaller units
+// would only flicker.
 func roundDuration(d time.Duration) string {
 	const day = 24 * time.Hour
 	switch d = max(d, 0); {
@@ -67,7 +67,8 @@ func roundDuration(d time.Duration) string {
 	return fmt.Sprintf("%d d %d h", d/day, d%day/time.Hour)
 }
 
-// quiet returns the class of a figure that is zero, so that others stand out.
+// quiet returns the CSS class of a figure that is zero, so that other figures stand out, and "" for
+// these.
 func quiet(n any) string {
 	switch fmt.Sprint(n) {
 	case "0", "0 s", "0.0":
@@ -87,7 +88,7 @@ func compact(n int) string {
 	return fmt.Sprintf("%dM", n/1_000_000)
 }
 
-// plural returns a number of things in words.
+// plural returns n and what, with an "s" unless n is 1.
 func plural(n int, what string) string {
 	if n != 1 {
 		what += "s"

@@ -24,9 +24,9 @@ type thing struct {
 	Watchers  []watcherView   // of an informer
 }
 
-// Things returns the sections of the page: first those that a person should look at, then those that get
-// nothing done yet, and the others. In each part, controllers come before sets, then come
-// members of other kinds, then informers.
+// Things returns the sections of the page: first those that a person should look at, then those that are
+// not at work yet, then the others. In each part, the order is controllers, sets, other members,
+// informers.
 func (v view) Things() []thing {
 	var troubled, waiting, others []thing
 	add := func(t thing) {
@@ -68,12 +68,12 @@ func (v view) Things() []thing {
 	return slices.Concat(troubled, waiting, others)
 }
 
-// Open reports whether the page shows more than a line of t: t needs attention, or its source has a
-// warning.
+// Open reports whether the page shows all of t and not only a line, because t needs attention or its
+// source has an error.
 func (t thing) Open() bool { return t.Trouble != "" || t.Health.SourceError != nil }
 
-// FailingText returns how often and since when the requests of a source have failed, when the next
-// attempt is made, and how old the state is. It returns "" if none fails.
+// FailingText returns how often and since when the requests of the source have failed, when the next
+// attempt comes, and how old the state is. It returns "" if they do not fail.
 func (t thing) FailingText() string {
 	h := t.Health
 	if h.SourceFailures == 0 {
@@ -127,8 +127,8 @@ func (v view) Bad() (bad int) {
 	return bad
 }
 
-// Title is the name of the page, and the number of things that need attention, so that it can be seen
-// among the tabs of a browser.
+// Title returns the title of the page, with the number of things that need attention, so that a browser
+// shows it in the tab.
 func (v view) Title() string {
 	if bad := v.Bad(); bad > 0 {
 		return fmt.Sprintf("(%d) Informers", bad)
@@ -136,8 +136,9 @@ func (v view) Title() string {
 	return "Informers"
 }
 
-// Summary returns how many things need attention, with links to the first of each kind. If there are
-// none, it returns how many informers and watchers there are, and controllers and sets if there are any.
+// Summary returns how many things need attention, with links to the first of each kind. If nothing needs
+// attention, it returns how many informers and watchers there are, and how many controllers, sets and
+// other members if there are any.
 func (v view) Summary() template.HTML {
 	bad := v.Bad()
 	if bad == 0 && len(v.Informers) == 0 {

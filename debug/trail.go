@@ -10,13 +10,13 @@ import (
 const (
 	// trailLength is how far back charts and rates reach.
 	trailLength = time.Minute
-	// trailStep is the least distance of two sightings in a trail. A page asks once a
-	// second; several pages, or a fast client, must not make a trail longer.
+	// trailStep is the least time between two sightings in a trail. A page asks once a second.
+	// Several pages, or a fast client, must not make a trail longer.
 	trailStep = 900 * time.Millisecond
 )
 
-// trailID identifies a watcher. Watchers of one informer may have the same name: number
-// counts them from 0, in the order of Health.Watchers.
+// trailID identifies a watcher. number counts the watchers of an informer with the same name from
+// 0, in the order of Health.Watchers.
 type trailID struct {
 	informer, watcher string
 	number            int
@@ -37,7 +37,7 @@ type point struct {
 	Pending    int     `json:"pending"`
 }
 
-// add appends a sighting at now, and forgets those of more than a minute before.
+// add appends a sighting at now, and forgets sightings that are more than a minute old.
 func (t *trail) add(now time.Time, s informer.WatcherStats) {
 	next := sighting{at: now, pending: s.Pending, done: s.Delivered + s.Failed}
 	switch last := len(t.seen) - 1; {
@@ -50,9 +50,9 @@ func (t *trail) add(now time.Time, s informer.WatcherStats) {
 	t.seen = append(t.seen, next)
 }
 
-// rate returns how many events per second were handled or given up during the last ten
-// seconds. If only one sighting is so recent, the rate is that since the sighting before. It
-// returns nil if there is only one sighting.
+// rate returns how many events per second were handled or given up during the last ten seconds,
+// or, if the last two sightings are further apart, between these. It returns nil if there is only
+// one sighting.
 func (t *trail) rate() *float64 {
 	last := len(t.seen) - 1
 	now, since := t.seen[last], last-1
@@ -66,14 +66,15 @@ func (t *trail) rate() *float64 {
 	return &rate
 }
 
-// stalled reports whether the trail shows that no event was handled for ten seconds.
+// stalled reports whether the trail shows that no event was handled or given up for ten seconds.
 func (t *trail) stalled() bool {
 	last := t.seen[len(t.seen)-1]
 	same := slices.IndexFunc(t.seen, func(s sighting) bool { return s.done == last.done })
 	return last.at.Sub(t.seen[same].at) >= late
 }
 
-// points returns the chart of waiting events, as seen from the last sighting.
+// points returns the points of the chart of waiting events. Their times are relative to the last
+// sighting.
 func (t *trail) points() []point {
 	now := t.seen[len(t.seen)-1].at
 	points := make([]point, 0, len(t.seen))

@@ -40,7 +40,7 @@ type watcherView struct {
 	Stats     informer.WatcherStats `json:"stats"`
 }
 
-// look returns the state of all members now, and keeps what the next looks need.
+// look returns the current state of all members, and records the trails of the watchers for later looks.
 func (h *handler) look() view {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -7,9 +7,9 @@ import (
 	"unicode/utf8"
 )
 
-// visible returns text with an escape such as ‹U+202E› in place of each character that a reader would
-// not see, that changes the direction of others, or that looks like a space. So two texts that differ
-// do not look alike because of such characters.
+// visible returns text with an escape such as ‹U+202E› for each character that a reader cannot see,
+// that changes the direction of the text, or that looks like a space. Without escapes, two different
+// texts could look the same.
 func visible(text string) string {
 	var b strings.Builder
 	for i, r := range text {
