@@ -10,7 +10,9 @@ const (
 	// shownClusters is how many clusters of an informer have their own series. The limit keeps a large fleet
 	// from flooding Prometheus.
 	shownClusters = 100
-	// otherClusters is the label value of all other clusters, and also of a cluster with this name.
+	// otherClusters is the value of the label source_cluster for all other clusters, and for a cluster with
+	// this name. The label is not called cluster, because many programs give all of their metrics a label
+	// with that name.
 	otherClusters = "other"
 )
 
