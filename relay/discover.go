@@ -13,11 +13,11 @@ import (
 	"k8s.io/client-go/restmapper"
 )
 
-// Discover asks the API server about resources, and returns them in the order of the names. Each has
-// the names and the kind that the API server tells, and the field selectors of SetKubernetesFields. A
-// name is such as "pods", "leases.coordination.k8s.io" or "leases.v1.coordination.k8s.io"; without a
-// version, it is the one that the API server prefers. Discover blocks for a few requests. It returns
-// an error if a resource does not exist, or cannot be read and watched.
+// Discover asks the API server about resources, and returns them in the order of names. A name has the form
+// "pods", "leases.coordination.k8s.io" or "leases.v1.coordination.k8s.io". Without a version, Discover takes
+// the version that the API server prefers. Each Resource has the names and the kind from the API server, and
+// the field selectors of SetKubernetesFields. Discover blocks for a few requests. It returns an error if a
+// request fails, or if a resource does not exist or cannot be read and watched.
 func Discover(upstream *rest.Config, names ...string) ([]Resource, error) {
 	all, errs := lookup(context.Background(), upstream, names)
 	for _, err := range errs {
@@ -28,7 +28,7 @@ func Discover(upstream *rest.Config, names ...string) ([]Resource, error) {
 	return all, nil
 }
 
-// lookup returns the resource of each name, or the reason why there is none.
+// lookup returns, for each name, the resource, or an error if there is none.
 func lookup(ctx context.Context, upstream *rest.Config, names []string) ([]Resource, []error) {
 	all, errs := make([]Resource, len(names)), make([]error, len(names))
 	groups, incomplete, err := described(ctx, upstream)
@@ -49,7 +49,8 @@ func lookup(ctx context.Context, upstream *rest.Config, names []string) ([]Resou
 	return all, errs
 }
 
-// described asks the API server which resources it has. incomplete is the error of groups that do not answer.
+// described asks the API server which resources it has. incomplete is the error of the groups that have not
+// answered, or nil.
 func described(ctx context.Context, upstream *rest.Config) (groups []*restmapper.APIGroupResources, incomplete, err error) {
 	client, err := discovery.NewDiscoveryClientForConfig(upstream)
 	if err != nil {
@@ -62,7 +63,7 @@ func described(ctx context.Context, upstream *rest.Config) (groups []*restmapper
 	return groups, watched.err, nil
 }
 
-// noting keeps the error that restmapper drops if some groups have answered.
+// noting is a discovery client that keeps the error that restmapper drops if some groups have answered.
 type noting struct {
 	discovery.DiscoveryInterfaceWithContext
 	err error

@@ -11,8 +11,8 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// find asks the API server for the resources of Options.Names until it knows all of them, or ctx ends.
-// It serves each, and calls begin for it.
+// find asks the API server for the resources of Options.Names until it has found all of them, or ctx
+// ends. It serves each resource that it finds, and calls begin for it.
 func (r *Relay) find(ctx context.Context, begin func(*served)) {
 	backoff := wait.Backoff{Duration: time.Second, Factor: 2, Jitter: 0.2, Steps: 6, Cap: 30 * time.Second}
 	for {
@@ -49,7 +49,7 @@ func (r *Relay) names() (all []string) {
 	return all
 }
 
-// note keeps the reason why a name is not served, and logs a new one.
+// note keeps the reason why a name is not served, and logs it if it has changed.
 func (r *Relay) note(ctx context.Context, name string, reason error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -81,7 +81,8 @@ func (r *Relay) serveFound(ctx context.Context, name string, resource Resource, 
 	return nil
 }
 
-// whyUnknown returns the answer to reads of a resource that is not served, and nil if it does not exist.
+// whyUnknown returns the error for reads of a resource that is not served, or nil if the resource does
+// not exist.
 func (r *Relay) whyUnknown(resource schema.GroupResource) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()

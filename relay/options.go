@@ -15,61 +15,65 @@ import (
 	"github.com/customcacheinformer/informer/relay/internal/serving"
 )
 
-// DefaultMaxStaleness is the MaxStaleness of Options that do not set one. A quiet watch brings a
-// bookmark about once a minute.
+// DefaultMaxStaleness is the default of Options.MaxStaleness. A quiet watch brings a bookmark about once
+// a minute.
 const DefaultMaxStaleness = 2 * time.Minute
 
 // Options configures a Relay.
 type Options struct {
-	// Upstream is the API server, or another relay. The relay may get, list and watch the resources
-	// there. Required.
+	// Upstream is the API server, or another relay. The relay needs the rights to get, list and watch
+	// the resources there. Required.
 	Upstream *rest.Config
-	// Resources are served. Discover finds them by their names. At least one is required, or one of Names.
+	// Resources are the resources to serve. Discover finds them by their names. Resources or Names must
+	// not be empty.
 	Resources []Resource
-	// Names are the names of further resources, as Discover takes them. Run asks the API server for them,
-	// again and again with pauses of up to 30 s, and serves each from the moment when the API server has
-	// described it. Until then, reads of the resource are answered with 404 if the API server does not
-	// know it, and otherwise with 503 and the reason. So a relay can start while the API server is away,
-	// and before a definition is there.
+	// Names are the names of further resources, in the form that Discover takes. Run asks the API server
+	// for them, again and again with pauses of up to 30 s, and serves each once the API server has
+	// described it. Until then, the relay answers reads of the resource with 404 if the API server does
+	// not know it, and otherwise with 503 and the reason. So a relay can start while the API server is
+	// away, and before a CustomResourceDefinition exists.
 	Names []string
-	// Prepare is called for each of Names that was found, before it is served. It may set the Store, the
-	// Transform, Fields and Index. After an error it is called again, for the resource without its
-	// changes. It may block until ctx ends. Defaults to doing nothing.
+	// Prepare is called for each resource of Names once it is found, before it is served. It may set
+	// Store, Transform, Fields and Index. If it returns an error, it is called again later, with a
+	// resource without its changes. It may block until ctx ends; other resources of Names wait. Defaults
+	// to doing nothing.
 	Prepare func(ctx context.Context, resource *Resource) error
 	// AllowSecrets must be true if Secrets are among the resources.
 	AllowSecrets bool
 
 	// Serving is where the relay listens, and with which certificate. It is required.
 	Serving *genericserver.SecureServingOptionsWithLoopback
-	// Authentication decides who a client is: by client certificates, and by TokenReviews at the API
-	// server. Without it, all clients are system:anonymous. A review that fails is tried again for
-	// TokenRequestTimeout, 10 s by default, and then the client gets 401. With it, the generic server ends
-	// an HTTP/2 connection of system:anonymous a second after an answer, so that slow readers get no list.
-	// New asks for the certificate authority, and fails without an answer, unless SkipInClusterLookup or
-	// TolerateInClusterLookupFailure is true.
+	// Authentication decides who a client is, by client certificates and by TokenReviews at the API
+	// server. If it is nil, all clients are system:anonymous. A failed review is tried again for
+	// TokenRequestTimeout, 10 s by default, and then the client gets 401. With Authentication, the
+	// generic server ends an HTTP/2 connection of system:anonymous a second after an answer, so slow
+	// readers get no list. New asks the API server for the certificate authority of clients. It fails if
+	// there is no answer, unless SkipInClusterLookup or TolerateInClusterLookupFailure is true.
 	Authentication *genericserver.DelegatingAuthenticationOptions
-	// Authorization asks the API server, by SubjectAccessReviews, whether a client may read. A
-	// permission that is revoked ends at the latest when the answer of the review has left the cache
-	// (AllowCacheTTL), and the watch that is open then has ended (twice MinWatchTimeout). Without it,
-	// everybody who reaches the relay may read everything that it serves.
+	// Authorization asks the API server, by SubjectAccessReviews, whether a client may read. If it is
+	// nil, everybody who reaches the relay may read everything that it serves. A revoked permission ends
+	// at the latest after AllowCacheTTL, when the answer of the review has left the cache, plus twice
+	// MinWatchTimeout, when the last open watch ends.
 	Authorization *genericserver.DelegatingAuthorizationOptions
 
-	// MaxStaleness is how long the API server may send nothing but errors about a resource before the
-	// resource does not count for Ready. Defaults to DefaultMaxStaleness.
+	// MaxStaleness is how long the API server may send nothing or only errors about a resource before
+	// the resource counts as not ready, see Ready. Defaults to DefaultMaxStaleness.
 	MaxStaleness time.Duration
-	// MinWatchTimeout is how long a watch lasts for which the client asks no timeout, up to twice
-	// as long. No watch lasts longer than twice this time. In whole seconds. Defaults to 30 minutes.
+	// MinWatchTimeout is the minimum duration of a watch for which the client sets no timeout. Such a
+	// watch lasts up to twice as long, and no watch lasts longer than that. It must be whole seconds,
+	// and at most 365 days. Defaults to 30 minutes.
 	MinWatchTimeout time.Duration
-	// MaxRequestsInFlight is how many requests other than watches may be under way. More are answered
-	// with 429. Defaults to 400. At most 1,048,576.
+	// MaxRequestsInFlight is how many requests other than watches may be under way. Further requests get
+	// 429. It must be at most 1,048,576. Defaults to 400.
 	MaxRequestsInFlight int
-	// RefuseConsistentReads has reads with resourceVersion="" answered with 400. By default they are
-	// answered with the state of the relay. kubectl lists in this way and does not work then. Informers
-	// begin, and continue after a 410. But when the API server was restored from a backup, those that have
-	// lost versions ask in this way alone, and keep their state until they are started again.
+	// RefuseConsistentReads makes the relay answer 400 to reads with resourceVersion="". By default they
+	// get the state of the relay. kubectl lists in this way, so it does not work with a relay that
+	// refuses. Informers begin, and continue after a 410. But after the API server was restored from a
+	// backup, an informer that has lost its version asks only in this way, and keeps its state until it
+	// is started again.
 	RefuseConsistentReads bool
 
-	// Observer is given to the informers, for metrics. Defaults to none.
+	// Observer is the Options.Observer of the informers, for metrics. Defaults to none.
 	Observer *informer.Observer
 }
 
@@ -81,28 +85,29 @@ type Resource struct {
 	Kind string
 	// Singular is the name of one object, such as "pod". Defaults to Kind in lower case.
 	Singular string
-	// ShortNames are other names in kubectl, such as "po".
+	// ShortNames are short names for kubectl, such as "po".
 	ShortNames []string
 	// Namespaced is true if the objects are in namespaces.
 	Namespaced bool
 
-	// Fields are the field selectors that are served besides metadata.name and metadata.namespace.
-	// Each is the path of a value in the object, such as "spec.nodeName".
+	// Fields are the field selectors that clients may use in addition to metadata.name and
+	// metadata.namespace. Each is the path of a value in the object, such as "spec.nodeName".
 	Fields []string
-	// Index is one of Fields, or "". A change of an object wakes only the watchers that select the
-	// object's value of this field, and those that do not select by the field.
+	// Index is one of Fields, or "". With an Index, a change of an object wakes only the watches that
+	// select its value of this field, and watches that do not select by the field.
 	Index string
 
-	// Store keeps the objects and outlives the process, so that the next start makes no list. The
-	// caller closes it after Run. Nil, the default, keeps the objects in memory.
+	// Store keeps the objects beyond the end of the process, so that the next start makes no list. The
+	// caller must close it after Run. If it is nil, the default, the objects are only in memory.
 	Store informer.Durable
-	// Transform changes each object before it is stored and served, such as to remove parts that no
-	// agent needs. It must not change the name, the namespace, the UID or the resourceVersion.
+	// Transform returns what to store and serve of each object, such as without parts that no agent
+	// needs. It must not change the name, the namespace, the UID or the resourceVersion. It is optional;
+	// see informer.Options.Transform for its errors.
 	Transform func(informer.AnyObject) (informer.AnyObject, error)
 }
 
 // SetKubernetesFields sets Fields and Index to the field selectors that kube-apiserver has for a
-// built-in resource, and to none for other resources. Discover has called it.
+// built-in resource, and to none for other resources. Discover calls it for each resource.
 func (r *Resource) SetKubernetesFields() {
 	r.Fields, r.Index = serving.WellKnownFields(r.GroupResource())
 }
@@ -160,10 +165,11 @@ func (o *Options) check() error {
 	return nil
 }
 
-// maxRequests is the largest MaxRequestsInFlight. The server reserves memory for that many.
+// maxRequests is the largest MaxRequestsInFlight. The server reserves memory for MaxRequestsInFlight
+// requests.
 const maxRequests = 1 << 20
 
-// maxWatchTimeout can be doubled and held in an int of 32 bits, in seconds.
+// maxWatchTimeout is the largest MinWatchTimeout. Twice as many seconds fit into 32 bits.
 const maxWatchTimeout = 365 * 24 * time.Hour
 
 func validate(o *Options) []error {

@@ -13,10 +13,10 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// patient is a source that tells client-go to try again while the API server is away. client-go continues
-// from its version after a refused connection and after 429. After all other failures of a watch, such as
-// the 503 of a load balancer that has no API server, it reads the whole state again. A relay that did so
-// would end the watches of all agents.
+// patient is a source that makes client-go try again while the API server is away. client-go continues
+// from its version after a refused connection and after 429. After other failures of a watch, such as the
+// 503 of a load balancer without an API server, it reads the whole state again. The relay would then end
+// the watches of all agents.
 type patient struct {
 	cache.ListerWatcherWithContext
 	answered func(error) // is given the outcome of each request
@@ -27,9 +27,9 @@ func newPatient(stopping context.Context, lw cache.ListerWatcher, answered func(
 	return patient{cache.ToListerWatcherWithContext(lw), answered, stopping}
 }
 
-// until returns a ctx that also ends when the relay stops, or with the function. It blocks while the relay
-// stops, until ctx ends: the store must not get ahead of the agents, which could not watch on from their
-// versions after a restart.
+// until returns a ctx that ends with ctx, when the relay stops, or when the returned function is called.
+// If the relay is stopping, until blocks until ctx ends. Otherwise the store could get ahead of the
+// agents, which could then not continue from their versions after a restart.
 func (p patient) until(ctx context.Context) (context.Context, func()) {
 	if p.stopping.Err() != nil {
 		<-ctx.Done()
@@ -47,7 +47,7 @@ type ending struct {
 
 func (e ending) Stop() { e.Interface.Stop(); e.end() }
 
-// List and Watch exist because an informer is made of the older interface. They are not called.
+// List exists because informer.NewFrom takes the older interface. Nothing calls it or Watch.
 func (p patient) List(opts metav1.ListOptions) (runtime.Object, error) {
 	return p.ListWithContext(context.Background(), opts)
 }
@@ -75,8 +75,8 @@ func (p patient) WatchWithContext(ctx context.Context, opts metav1.ListOptions) 
 	return ending{w, end}, nil
 }
 
-// later returns an error of 429 in place of one that says that the API server is away: there is no
-// answer, or its code is 500 or more.
+// later returns 429 for an error that shows that the API server is away: there is no answer, or its code
+// is 500 or more. It returns other errors unchanged.
 func later(err error) error {
 	var unanswered *url.Error
 	var answer apierrors.APIStatus

@@ -11,8 +11,9 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// reached returns a function that asks the API server whether it has a version of the resource. It
-// reads one object, and tries once: client-go would repeat the answer that the version is too large.
+// reached returns a function that asks the API server whether it has a version of the resource. The
+// function reads one object, and tries once: client-go would repeat the request after the answer
+// that the version is too large.
 func (r *Resource) reached(upstream *rest.Config) (func(context.Context, uint64) (bool, error), error) {
 	config := rest.CopyConfig(upstream)
 	config.NegotiatedSerializer = scheme.Codecs.WithoutConversion()

@@ -22,7 +22,7 @@ import (
 	"github.com/customcacheinformer/informer/relay/internal/serving"
 )
 
-// Relay is a read-only API server. New makes one.
+// Relay is a read-only API server. New makes one. Its methods may be called from any goroutine.
 type Relay struct {
 	opts     Options
 	server   *serving.Server
@@ -37,10 +37,9 @@ type Relay struct {
 	unknown map[string]error
 }
 
-// New returns a Relay. It begins to listen, and makes no request for objects before Run. It may ask the
-// API server for its certificate authority of clients, see Options.Authentication, and blocks for that
-// long. It returns an error if the options cannot be used. Run must be called, because it releases
-// what New has taken.
+// New returns a Relay. New begins to listen, but makes no request for objects; Run does. It may block to
+// ask the API server for the certificate authority of clients, see Options.Authentication. It returns an
+// error if the options cannot be used. You must call Run, because Run releases what New has opened.
 func New(opts Options) (*Relay, error) {
 	r, err := newRelay(opts)
 	if err != nil {
@@ -114,8 +113,8 @@ func (r *Relay) make(resource Resource) (*served, serving.Resource, error) {
 	}, nil
 }
 
-// refusing returns the function that refuses reads of a resource. A relay that stops begins nothing: a watch
-// that ends at once would make its agent list.
+// refusing returns a function that returns the error for reads of a resource, or nil if they are served.
+// A relay that is stopping refuses all reads: a new watch that ends at once would make its agent list.
 func (r *Relay) refusing(s *served) func() error {
 	return func() error {
 		if r.stopping.Err() != nil {
@@ -125,7 +124,8 @@ func (r *Relay) refusing(s *served) func() error {
 	}
 }
 
-// settleTime is how long a relay that stops continues with its watches, so that agents get all that it has.
+// settleTime is how long a relay that is stopping keeps its watches open, so that agents get all changes
+// that it has.
 const settleTime = time.Second
 
 func (r *Relay) generic(opts *Options) (*genericapiserver.Config, error) {
@@ -160,10 +160,10 @@ func (r *Relay) generic(opts *Options) (*genericapiserver.Config, error) {
 }
 
 // Run lists and watches the resources, and serves them until ctx ends. Then it waits for the requests
-// under way, ends the watches over some seconds, and returns when every goroutine that it started has
-// returned, except those of k8s.io/apiserver that end by themselves. It returns nil if ctx has ended,
-// and an error if the server ends by itself, or no resource can be served any more because of their
-// stores. A store that failed is also an error at the end. A second Run returns an error.
+// under way, ends the watches over some seconds, and waits for all goroutines that it started, except
+// those of k8s.io/apiserver that end by themselves. Run returns nil after the end of ctx, unless a store
+// has failed. It returns an error before the end of ctx if the server fails, or if the stores of all
+// resources have failed. A second Run returns an error that wraps informer.ErrAlreadyRun.
 func (r *Relay) Run(ctx context.Context) error {
 	if r.run.Swap(true) {
 		return fmt.Errorf("relay: %w", informer.ErrAlreadyRun)
@@ -220,7 +220,7 @@ func (r *Relay) all() []*served {
 	return slices.Clone(r.served)
 }
 
-// failed reports whether no resource can be served any more.
+// failed reports whether the informers of all resources have ended, and no other resource may follow.
 func (r *Relay) failed() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -234,11 +234,11 @@ func (r *Relay) close() {
 	}
 }
 
-// Ready returns nil if agents can use the relay: there is a resource that it can read and of which the
-// API server was heard within Options.MaxStaleness, and the first state of no other resource is on its
-// way. A resource that fails, is silent or does not exist takes no other from the agents; Absent and
-// Health show it. Otherwise the error has the reason for each resource. It does not block. The path
-// /readyz of the server answers with it.
+// Ready returns nil if agents can use the relay. At least one resource must have a state that the API
+// server has confirmed within Options.MaxStaleness. Until Ready has first returned nil, no other
+// resource may still be waiting for its first state. A resource that fails, is silent or does not exist
+// does not make the relay unready; Absent and Health show it. Otherwise the error has the reason for
+// each resource. Ready does not block. The path /readyz of the server answers with it.
 func (r *Relay) Ready() error {
 	var reasons []error
 	ready, begin := false, false
@@ -261,10 +261,10 @@ func (r *Relay) Ready() error {
 	return errors.Join(reasons...)
 }
 
-// Absent returns, for each resource, the error with which reads of it are answered in place of objects,
-// and nil for a resource that is served. The API server does not know such a resource, or it has never
-// given the relay a state, or the resource's store has failed. The keys are those of Health, and for one
-// of Options.Names that the API server has not described yet, that name. It does not block.
+// Absent returns, for each resource, the error that reads of it get, or nil if the relay serves it.
+// There is an error if the API server does not know the resource or has never given the relay a state,
+// or if the store of the resource has failed. The keys are those of Health. For one of Options.Names
+// that the API server has not described yet, the key is that name. Absent does not block.
 func (r *Relay) Absent() map[string]error {
 	all := map[string]error{}
 	for _, s := range r.all() {
@@ -279,8 +279,8 @@ func (r *Relay) Absent() map[string]error {
 }
 
 // Health returns the [informer.Health] of the informer of each resource, by names such as
-// "leases.v1.coordination.k8s.io". It does not block. It feeds the metrics of module metrics/prometheus
-// and the page of package debug.
+// "leases.v1.coordination.k8s.io". Use it for the metrics of module metrics/prometheus and the page of
+// package debug. It does not block.
 func (r *Relay) Health() map[string]informer.MemberHealth {
 	all := map[string]informer.MemberHealth{}
 	for _, s := range r.all() {

@@ -13,7 +13,7 @@ import (
 	"github.com/customcacheinformer/informer/relay/internal/feed"
 )
 
-// served is a resource that is served: its informer, and what agents get while there is no state.
+// served is a resource of the relay with its informer.
 type served struct {
 	Resource
 	inf   *informer.CustomCacheInformer[informer.AnyObject]
@@ -22,7 +22,8 @@ type served struct {
 	ended atomic.Pointer[error] // with which Run of the informer has ended
 }
 
-// answered takes note of the outcome of a request to the API server.
+// answered records the outcome of a request to the API server. If the resource does not exist any more,
+// it ends all watches.
 func (s *served) answered(err error) {
 	switch {
 	case err == nil:
@@ -32,7 +33,7 @@ func (s *served) answered(err error) {
 	}
 }
 
-// absent returns the answer to reads while there is no state that may be served, and nil otherwise.
+// absent returns the error for reads while there is no state to serve, and nil otherwise.
 func (s *served) absent() error {
 	if s.gone.Load() {
 		return apierrors.NewGenericServerResponse(http.StatusNotFound, "get", s.GroupResource(), "", "", 0, true)
@@ -55,8 +56,8 @@ func unavailable(name string, reason error) error {
 	return apierrors.NewServiceUnavailable(fmt.Sprintf("the relay cannot serve %s: %v", name, reason))
 }
 
-// problem returns why agents get no answer, or an old one, and nil otherwise. begins is true if the first
-// state may still be on its way.
+// problem returns why agents get no answer or an old one, or nil. state is the result of HasState. begins
+// is true if the first state may still be on its way.
 func (s *served) problem(maxStaleness time.Duration, state error) (reason error, begins bool) {
 	h := s.inf.Health()
 	silent := time.Since(h.LastContact)

@@ -27,8 +27,8 @@ func (r *Resource) newObject() runtime.Object {
 	return obj
 }
 
-// source returns what the informer lists and watches. Built-in types come as protobuf. answered is given
-// the outcome of each request. After the end of stopping, the source is silent.
+// source returns the source of the informer. It asks for built-in types as protobuf. It calls answered
+// with the outcome of each request. After the end of stopping, the source makes no request.
 func (r *Resource) source(stopping context.Context, upstream *rest.Config, answered func(error)) (cache.ListerWatcher, error) {
 	if !r.builtIn() {
 		client, err := dynamic.NewForConfig(upstream)

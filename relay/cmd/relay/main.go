@@ -1,5 +1,5 @@
-// Command relay serves Kubernetes resources, to read, to a fleet of agents, with one watch of each
-// resource at the API server. See package relay.
+// Command relay serves Kubernetes resources, read-only, to a fleet of agents. It needs only one
+// watch of each resource at the API server. See package relay.
 package main
 
 import (
@@ -29,7 +29,7 @@ func main() {
 	os.Exit(cli.Run(newCommand(genericapiserver.SetupSignalContext())))
 }
 
-// newCommand returns the command. It runs until ctx ends.
+// newCommand returns the command relay. The command runs until ctx ends.
 func newCommand(ctx context.Context) *cobra.Command {
 	o := newOptions()
 	cmd := &cobra.Command{
@@ -57,7 +57,7 @@ func newCommand(ctx context.Context) *cobra.Command {
 	return cmd
 }
 
-// version returns the version of the module, and that of the watch cache in it.
+// version returns the version of the module, and the version of k8s.io/apiserver in it.
 func version() string {
 	info, ok := debug.ReadBuildInfo()
 	if !ok {

@@ -13,15 +13,16 @@ import (
 	"github.com/customcacheinformer/informer/relay"
 )
 
-// metrics are those of the informers, beside k8s.io/apiserver's own, and those that the alerts in
-// alerts.yaml need: which resources are absent, and the limit for the informers' last contact.
+// metrics has the metrics that /metrics shows in addition to k8s.io/apiserver's own: those of the
+// informers, and those that the alerts in alerts.yaml need, which are the absent resources and
+// the limit for the informers' last contact.
 type metrics struct {
 	informers *prometheus.Metrics
 	limit     prom.Gauge
 	relay     atomic.Pointer[relay.Relay] // nil while there is none
 }
 
-// served returns the metrics of the process, which /metrics shows.
+// served returns the metrics of the process. The first call registers them.
 var served = sync.OnceValue(func() *metrics {
 	m := &metrics{limit: prom.NewGauge(prom.GaugeOpts{
 		Name: "relay_max_staleness_seconds",

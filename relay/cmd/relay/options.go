@@ -34,8 +34,8 @@ func newOptions() *options {
 	serving.ServerCert.PairName = "relay"
 	serving.ServerCert.CertDirectory = "" // a certificate that the relay makes for itself stays in memory
 	authentication := genericoptions.NewDelegatingAuthenticationOptions()
-	// A relay also starts while the API server is away. Until it is started again, the headers of the
-	// front proxy then have no effect. Tokens and client certificates have.
+	// A relay also starts while the API server is away. The headers of the front proxy then have no
+	// effect until the relay is started again. Tokens and client certificates work.
 	authentication.TolerateInClusterLookupFailure = true
 	return &options{
 		minRequestTimeout: 1800,
@@ -78,7 +78,8 @@ func (o *options) sections(name string) (sections cliflag.NamedFlagSets) {
 	return sections
 }
 
-// complete fills in what follows from other flags, and returns an error if a flag cannot be used.
+// complete sets the options that follow from other flags. It returns an error if a flag cannot be
+// used.
 func (o *options) complete() error {
 	switch {
 	case len(o.resources) == 0:

@@ -19,7 +19,7 @@ import (
 	"github.com/customcacheinformer/informer/store/disk"
 )
 
-// stores are the files of the resources. A file that is open stays open when its resource is prepared again.
+// stores has the files of the resources. If a resource is prepared again, its file stays open.
 type stores struct {
 	dir      string
 	upstream *rest.Config
@@ -27,7 +27,7 @@ type stores struct {
 	files    map[string]*disk.Store
 }
 
-// newStores makes the directory. The caller must call close.
+// newStores makes the directory and returns stores in it. The caller must call close.
 func newStores(dir string, upstream *rest.Config) (*stores, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("--data-dir: %w", err)
@@ -35,7 +35,7 @@ func newStores(dir string, upstream *rest.Config) (*stores, error) {
 	return &stores{dir: dir, upstream: upstream, files: map[string]*disk.Store{}}, nil
 }
 
-// open gives a resource its file.
+// open opens the file of a resource, unless it is open, and sets r.Store.
 func (s *stores) open(ctx context.Context, r *relay.Resource) error {
 	if s.cluster == "" {
 		config := rest.CopyConfig(s.upstream)

@@ -1,9 +1,9 @@
-// Package feed shows the objects of an informer as a storage.Interface, from which the watch cache of
-// k8s.io/apiserver can be filled. The storage is read-only.
+// Package feed makes a storage.Interface of an informer, to fill the watch cache of k8s.io/apiserver.
+// The storage is read-only.
 //
-// The watch cache needs a state that the source had at one version, and all changes after it in the
-// order of their versions. An informer has neither while it lists. So the storage answers a watch from
-// exact states alone, and ends it when the informer lists again. The watch cache then begins again, too.
+// The watch cache needs the state of the source at one version, and all changes after it in the order
+// of their versions. An informer has neither while it lists. So a watch of the storage begins with an
+// exact state, and ends when the informer lists again. Then the watch cache also begins again.
 package feed
 
 import (
@@ -21,7 +21,7 @@ import (
 	"github.com/customcacheinformer/informer"
 )
 
-// Informer is what a Feed needs of an informer.
+// Informer has the methods of an informer that a Feed needs.
 type Informer interface {
 	AddWatcher(informer.ResourceWatcher[informer.AnyObject], informer.WatcherOptions) (*informer.Registration, error)
 	Synced() <-chan struct{}
@@ -45,9 +45,9 @@ type Feed struct {
 	ending    sync.WaitGroup
 }
 
-// New returns a Feed over an informer that does not run yet. The informer must have the queue
-// informer.QueueRealFIFO or a Durable. newObject returns an empty object of the informer's type. Close
-// ends the Feed.
+// New returns a Feed over inf. inf must not run yet, and must have the queue informer.QueueRealFIFO
+// or a Durable. newObject must return an empty object of the informer's type. The caller must call
+// Close.
 func New(inf Informer, newObject func() runtime.Object) (*Feed, error) {
 	f := &Feed{inf: inf, newObject: newObject, versioner: storage.APIObjectVersioner{}}
 	f.closed, f.close = context.WithCancel(context.Background())
@@ -61,8 +61,8 @@ func New(inf Informer, newObject func() runtime.Object) (*Feed, error) {
 	return f, nil
 }
 
-// Close ends all watches, makes every later one fail, and waits until the watchers of the informer
-// have returned.
+// Close ends all watches, makes later watches fail, and blocks until the Feed's watchers of the
+// informer have stopped.
 func (f *Feed) Close() {
 	f.mu.Lock() // no session begins after this
 	f.close()
@@ -70,7 +70,7 @@ func (f *Feed) Close() {
 	f.ending.Wait()
 }
 
-// Interrupt ends the watches that are open. The next watch begins again. It does not block.
+// Interrupt ends the open watches. The next watch begins with a new state. Interrupt does not block.
 func (f *Feed) Interrupt() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -91,9 +91,10 @@ func (f *Feed) begin(inherited bool) (*session, error) {
 	return s, nil
 }
 
-// Watch returns the state of the source as added objects, a bookmark with the annotation for its
-// end, and then all changes. It blocks until the informer has synced, or ctx ends. Only such a watch
-// is answered: a watch that begins at a version gets an error that says that the version has expired.
+// Watch opens a watch that sends the state of the source as added objects, a bookmark with the
+// annotation for its end, and then all changes. It blocks until the informer has synced. It returns
+// the error of ctx if ctx ends first, and ServiceUnavailable if the Feed is closed. opts must ask for
+// initial events: a watch that begins at a version gets 410 Expired.
 func (f *Feed) Watch(ctx context.Context, _ string, opts storage.ListOptions) (watch.Interface, error) {
 	if opts.SendInitialEvents == nil || !*opts.SendInitialEvents {
 		return nil, expired("the relay has no changes after version " + opts.ResourceVersion)
@@ -121,8 +122,9 @@ var errClosed = apierrors.NewServiceUnavailable("the relay stops")
 
 func expired(message string) error { return apierrors.NewResourceExpired(message) }
 
-// GetList returns an error: the watch cache has all that can be listed. It asks the storage only for
-// a version of which it has no snapshot any more, and while it is not filled.
+// GetList returns an error, because the watch cache has everything that can be listed. The watch
+// cache calls GetList only for a version of which it has no snapshot any more, and while it is not
+// filled.
 func (f *Feed) GetList(_ context.Context, _ string, opts storage.ListOptions, _ runtime.Object) error {
 	if opts.Predicate.Continue != "" || opts.ResourceVersionMatch == metav1.ResourceVersionMatchExact {
 		return expired("the relay no longer has the state of that version")
@@ -130,7 +132,7 @@ func (f *Feed) GetList(_ context.Context, _ string, opts storage.ListOptions, _ 
 	return errNotFilled
 }
 
-// Get returns an error: the watch cache has all objects.
+// Get returns an error, because the watch cache has all objects.
 func (f *Feed) Get(context.Context, string, storage.GetOptions, runtime.Object) error {
 	return errNotFilled
 }
@@ -138,8 +140,8 @@ func (f *Feed) Get(context.Context, string, storage.GetOptions, runtime.Object) 
 // errNotFilled asks the client to try again after a second, as the watch cache itself does.
 var errNotFilled = apierrors.NewTooManyRequests("the relay has not read its objects yet", 1)
 
-// GetCurrentResourceVersion returns the version up to which the informer has every change. It is as
-// new as the relay is, not as the API server is.
+// GetCurrentResourceVersion returns the version up to which the informer has every change, which may
+// be older than the API server's. It returns an error before the informer has a version.
 func (f *Feed) GetCurrentResourceVersion(context.Context) (uint64, error) {
 	version := f.inf.ResourceVersion()
 	if version == "" {
@@ -152,10 +154,10 @@ func (f *Feed) GetCurrentResourceVersion(context.Context) (uint64, error) {
 	return n, nil
 }
 
-// Versioner returns the one that all API servers use.
+// Versioner returns the Versioner that all API servers use.
 func (f *Feed) Versioner() storage.Versioner { return f.versioner }
 
-// ReadinessCheck returns an error until the informer has synced.
+// ReadinessCheck returns nil if the informer has synced, and an error otherwise.
 func (f *Feed) ReadinessCheck() error {
 	select {
 	case <-f.inf.Synced():
@@ -170,26 +172,27 @@ func (f *Feed) Stats(context.Context) (storage.Stats, error) {
 	return storage.Stats{ObjectCount: int64(max(0, f.inf.Health().Objects))}, nil
 }
 
-// RequestWatchProgress does nothing: an API server cannot be asked for a bookmark.
+// RequestWatchProgress does nothing and returns nil: an API server cannot be asked for a bookmark.
 func (f *Feed) RequestWatchProgress(context.Context) error { return nil }
 
-// EnableResourceSizeEstimation does nothing. The watch cache estimates the cost of lists without it.
+// EnableResourceSizeEstimation does nothing and returns nil. The watch cache estimates the cost of
+// lists without it.
 func (f *Feed) EnableResourceSizeEstimation(storage.KeysFunc) error { return nil }
 
-// CompactRevision returns 0: no version is ever compacted away.
+// CompactRevision returns 0, because no version is ever compacted away.
 func (f *Feed) CompactRevision() int64 { return 0 }
 
-// Create returns an error, as all writes do.
+// Create returns an error, as do all writes.
 func (f *Feed) Create(context.Context, string, runtime.Object, runtime.Object, uint64) error {
 	return errReadOnly
 }
 
-// Delete returns an error.
+// Delete returns an error, as do all writes.
 func (f *Feed) Delete(context.Context, string, runtime.Object, *storage.Preconditions, storage.ValidateObjectFunc, runtime.Object, storage.DeleteOptions) error {
 	return errReadOnly
 }
 
-// GuaranteedUpdate returns an error.
+// GuaranteedUpdate returns an error, as do all writes.
 func (f *Feed) GuaranteedUpdate(context.Context, string, runtime.Object, bool, *storage.Preconditions, storage.UpdateFunc, runtime.Object) error {
 	return errReadOnly
 }

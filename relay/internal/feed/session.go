@@ -12,8 +12,8 @@ import (
 	"github.com/customcacheinformer/informer/internal/version"
 )
 
-// session is one watch of the watch cache. It collects the objects that the informer delivers to its
-// watcher until they are an exact state. Then it sends them, and every change after them.
+// session is one watch of the watch cache. It collects the objects that the informer delivers until
+// they are an exact state. Then it sends them, and every later change.
 type session struct {
 	feed   *Feed
 	events chan watch.Event
@@ -33,7 +33,8 @@ func newSession(f *Feed, inherited bool) *session {
 	return s
 }
 
-// follow waits until the watch cache or the informer has ended the session, and closes the events.
+// follow waits until the watch cache or the informer has ended the session, and closes the channel
+// of events.
 func (s *session) follow(reg *informer.Registration) {
 	select {
 	case <-s.ctx.Done():
@@ -82,7 +83,8 @@ type follower struct {
 	session *session
 }
 
-// OnVersion notes that everything up to a version is delivered, or that the state is not exact if it is "".
+// OnVersion records that everything up to version v has been delivered. If v is "", the state is not
+// exact.
 func (f follower) OnVersion(ctx context.Context, v version.Exact) {
 	s, text := f.session, string(v)
 	if s.over {
@@ -106,9 +108,9 @@ func (f follower) OnVersion(ctx context.Context, v version.Exact) {
 	}
 }
 
-// confirmed reports whether the source still has the state of a version. The first state of an
-// informer with a Durable is that of the last process. It counts only if the source continues from
-// there, because the API server may have been restored from a backup.
+// confirmed reports whether the source has had the state of this version in this process. The first
+// state of an informer with a Durable is that of the last process. It counts only if the source
+// continues from there, because the API server may have been restored from a backup.
 func (s *session) confirmed(ctx context.Context, version string) bool {
 	if !s.inherited {
 		return true
@@ -145,7 +147,7 @@ func (s *session) bookmark(ctx context.Context, version uint64, annotations map[
 	}
 }
 
-// fail sends an error that makes the watch cache begin again, and ends the session.
+// fail sends a 410 Expired, which makes the watch cache begin again, and ends the session.
 func (s *session) fail(ctx context.Context, reason string) {
 	status := apierrors.NewResourceExpired(reason).Status()
 	s.send(ctx, watch.Event{Type: watch.Error, Object: &status})

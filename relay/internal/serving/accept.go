@@ -12,10 +12,10 @@ import (
 	"k8s.io/apiserver/pkg/endpoints/request"
 )
 
-// withoutProtobuf takes protobuf from the Accept header of requests for custom resources, which have
-// no such encoding, except where metadata alone is asked for. A client that also accepts JSON then
-// gets that. The request scope of the API server has a field for this, StandardSerializers, but only
-// apiextensions-apiserver can set it.
+// withoutProtobuf removes protobuf from the Accept header of requests for custom resources, which
+// have no such encoding, unless the request asks for metadata only. A client that also accepts JSON
+// then gets JSON. The request scope of the API server has a field for this, StandardSerializers, but
+// only apiextensions-apiserver can set it.
 func withoutProtobuf(next http.Handler, custom map[schema.GroupVersionResource]bool, serializer runtime.NegotiatedSerializer) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		info, ok := request.RequestInfoFrom(r.Context())
@@ -39,7 +39,8 @@ func withoutProtobuf(next http.Handler, custom map[schema.GroupVersionResource]b
 	})
 }
 
-// removeProtobuf returns an Accept header without the protobuf of whole objects.
+// removeProtobuf returns an Accept header without the clauses that ask for whole objects as
+// protobuf.
 func removeProtobuf(accepts string) string {
 	var kept []string
 	for clause := range strings.SplitSeq(accepts, ",") {

@@ -8,23 +8,23 @@ import (
 	"k8s.io/apiserver/pkg/storage"
 )
 
-// answerLife is how long the source counts as having a version. A fleet of clients that comes from a
-// newer relay asks about almost the same version at once.
+// answerLife is how long the answer counts that the source has a version. A fleet of clients that comes
+// from a newer relay asks for almost the same version at once.
 const answerLife = 10 * time.Second
 
-// askTime is how long a question may take. A client that gets no answer is told to come back.
+// askTime is how long a question to the source may take. Without an answer, the client gets 429.
 const askTime = 10 * time.Second
 
 // ahead answers reads of versions that the relay does not have yet. The usual answer is 504 with the
-// cause ResourceVersionTooLarge, and makes client-go's informers read without a version. From an API
-// server they then get the newest state. From a relay that is late they would get an older state
-// than they have. So they are told to come back, with 429, if the source has the version. If it has
-// not, it was restored from a backup, and 410 makes the clients begin again at once. client-go would
-// make the same request up to ten times after the usual answer.
+// cause ResourceVersionTooLarge. After it, client-go's informers read without a version, and would get
+// an older state than they have from a late relay. So if the source has the version, the answer is 429,
+// and clients come back. If the source does not have the version, it was restored from a backup. Then
+// the answer is 410, and clients begin again at once. After the usual answer, client-go would repeat
+// the request up to ten times.
 //
-// A client gets only what is true for it. "The source has version v" stays true, unless the source is
-// restored. "It does not have v" is true for a moment: it counts for the clients that were waiting when
-// the source was asked, and that want v or a later version.
+// ahead shares answers of the source among clients. "The source has version v" stays true, unless the
+// source is restored. "The source does not have v" is true only for a moment: it counts only for
+// clients that were waiting when the source was asked, and that want v or a later version.
 type ahead struct {
 	reached func(context.Context, uint64) (bool, error)
 	// turn lets one request ask, and guards the rest.
@@ -39,7 +39,8 @@ func newAhead(reached func(context.Context, uint64) (bool, error)) *ahead {
 	return &ahead{reached: reached, turn: make(chan struct{}, 1)}
 }
 
-// explain returns the answer to a read of a version that ended with err.
+// explain returns the error for a client whose read of a version has returned err. It returns err
+// itself unless err says that the version is too large.
 func (a *ahead) explain(ctx context.Context, version string, err error) error {
 	if a.reached == nil || !storage.IsTooLargeResourceVersion(err) {
 		return err
@@ -55,8 +56,8 @@ func (a *ahead) explain(ctx context.Context, version string, err error) error {
 	return apierrors.NewTooManyRequests("the relay is behind version "+version, 1)
 }
 
-// ask reports whether the source has the version, from an earlier answer if possible. Of a herd that asks
-// at once, the source gets few questions: only the versions that are above, or below, all before.
+// ask reports whether the source has the version, from an earlier answer if possible. If many clients
+// ask at once, the source gets only few questions: those that earlier answers do not cover.
 func (a *ahead) ask(ctx context.Context, version uint64) (bool, error) {
 	begun := time.Now()
 	ctx, cancel := context.WithTimeout(ctx, askTime)

@@ -17,18 +17,18 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// watchCache answers reads of one resource from memory alone. It is a storage.Interface, because
-// registry.Store asks for one; none of its other methods is called.
+// watchCache answers reads of one resource only from memory. It is a storage.Interface, because
+// registry.Store needs one. Nothing calls its other methods.
 //
-// kube-apiserver uses a cacher.CacheDelegator here, which asks the storage about all that the cacher
-// does not have. This storage has nothing more. Without a delegator, three things are gone, too: the
+// kube-apiserver uses a cacher.CacheDelegator here, which asks the storage for everything that the
+// cacher does not have. But this storage does not have more. Without a delegator, there is also no
 // goroutine that compares the cacher with the storage every five minutes (DetectCacheInconsistency),
-// a GET without a resourceVersion that reaches the storage, and lists of the storage while the
-// cacher is not ready. Versions and continue tokens that are older than the newest are answered with the
-// cacher's snapshots (ListFromCacheSnapshot, on by default), or with 410 when these are gone.
+// no GET without a resourceVersion reaches the storage, and no list does while the cacher is not
+// ready. Reads of older versions and continue tokens get the cacher's snapshots
+// (ListFromCacheSnapshot, on by default), or 410 if these are gone.
 //
-// A cacher does not bear versions that go back, as kube-apiserver ends with its etcd before that is
-// restored. It would send bookmarks of versions that are lost. So it is replaced by a new one then.
+// A cacher cannot handle versions that go back: it would send bookmarks of versions that are lost.
+// (kube-apiserver is stopped before its etcd is restored.) So watchCache replaces the cacher then.
 type watchCache struct {
 	storage.Interface
 	config  cacher.Config // without the storage
@@ -44,7 +44,7 @@ type generation struct {
 	source *source
 }
 
-// newWatchCache returns the cache of a resource, which begins to watch the storage at once. The
+// newWatchCache returns the cache of a resource. The cache begins to watch the storage at once. The
 // caller must call close.
 func newWatchCache(r *Resource, t *types, all []field) (*watchCache, error) {
 	config := cacher.Config{
@@ -88,8 +88,8 @@ func (c *watchCache) begin() (*generation, error) {
 	return &generation{made, from}, nil
 }
 
-// end stops the cacher, and waits for its reflector. Its other goroutines have been told to end;
-// the cacher does not wait for them, and those of reads that wait for a version live up to 3 s.
+// end stops the cacher, and waits for its reflector. It does not wait for the cacher's other
+// goroutines, which also end. Goroutines of reads that wait for a version live up to 3 s longer.
 func (g *generation) end() {
 	g.source.stop()
 	g.Stop()
@@ -115,7 +115,8 @@ func (c *watchCache) keep(ctx context.Context) {
 	}
 }
 
-// index makes the cacher wake only watchers of a value of the field, and lists by value short.
+// index makes the cacher index the field. A change then wakes only the watches of its values, and a
+// list by value reads only the objects with that value.
 func index(config *cacher.Config, f field) {
 	config.IndexerFuncs = storage.IndexerFuncs{f.name: func(obj runtime.Object) string {
 		value, _ := f.of(obj) // the cacher has not let in an object for which this fails
@@ -127,7 +128,7 @@ func index(config *cacher.Config, f field) {
 	}}
 }
 
-// close ends the cacher, see generation.end.
+// close ends the cacher, and blocks as generation.end does.
 func (c *watchCache) close() {
 	c.stop()
 	c.keeping.Wait()
@@ -173,8 +174,8 @@ func (c *watchCache) Watch(ctx context.Context, key string, opts storage.ListOpt
 	return c.current.Load().Watch(ctx, key, opts)
 }
 
-// awaitVersion waits up to 3 s for a version, and returns the answer to a read of that version if the
-// cacher does not have it then.
+// awaitVersion waits up to 3 s until the cacher has a version. If the cacher still does not have it,
+// awaitVersion returns the error for a read of that version.
 func (c *watchCache) awaitVersion(ctx context.Context, version string) error {
 	if version == "" || version == "0" {
 		return nil
@@ -183,7 +184,7 @@ func (c *watchCache) awaitVersion(ctx context.Context, version string) error {
 	return c.ahead.explain(ctx, version, c.current.Load().Get(ctx, c.probe, read, &metav1.PartialObjectMetadata{}))
 }
 
-// ready returns an error until the cacher has a state, and while it gets another one.
+// ready returns an error while the cacher has no state or is getting a new one, and nil otherwise.
 func (c *watchCache) ready() error {
 	if !c.current.Load().Ready() {
 		return errors.New("the watch cache waits for the state")
@@ -191,7 +192,7 @@ func (c *watchCache) ready() error {
 	return nil
 }
 
-// keyFunc returns the function of the key of an object. It agrees with the keys of registry.Store.
+// keyFunc returns a function that returns the key of an object, the same key as in registry.Store.
 func keyFunc(r *Resource) func(runtime.Object) (string, error) {
 	return func(obj runtime.Object) (string, error) {
 		object, err := meta.Accessor(obj)

@@ -1,5 +1,5 @@
 // Package serving makes a read-only Kubernetes API server of storages. It has everything between a
-// [storage.Interface] and HTTP, and almost all of that is k8s.io/apiserver's own code.
+// [storage.Interface] and HTTP. Almost all of that is k8s.io/apiserver's own code.
 //
 //	HTTP          authentication, authorization, limits, /healthz, /metrics: the generic API server
 //	endpoints     GET, LIST and WATCH of each resource, and discovery: groups.go, endpoint.go
@@ -10,22 +10,22 @@
 // # Reads without a resourceVersion
 //
 // The relay does not know the newest state of the cluster. A GET, a LIST or a watch with
-// resourceVersion="" is answered with the newest state that the relay has: the watch begins with
-// that state, whether it asks for initial events or does not say. [Config.RefuseConsistentReads]
-// refuses all of these. Only a watch that wants no initial events is never refused: it begins with
-// the next change, and promises nothing about the state before.
+// resourceVersion="" gets the newest state that the relay has. The watch begins with that state,
+// unless it asks for no initial events. With [Config.RefuseConsistentReads], the relay refuses all
+// of these. It never refuses a watch that asks for no initial events: such a watch begins with the
+// next change, and promises nothing about the state before.
 //
 // # Left out
 //
 // There is no OpenAPI: kubectl get needs only discovery, and kubectl explain asks the API server.
-// There is no admission, as nothing is written, and no API Priority and Fairness, which needs
-// FlowSchemas of the API server. The limit of requests in flight is the generic server's.
+// There is no admission, because nothing is written, and no API Priority and Fairness, because that
+// needs FlowSchemas of the API server. The limit of requests in flight is the generic server's.
 package serving
 
 // The parts of the package, from HTTP down.
 //
 //   - server.go joins the parts. timeout.go and accept.go change requests before they are answered.
-//   - groups.go and endpoint.go are the paths; resource.go and types.go are the resources, fields.go and
-//     wellknown.go the fields that selectors may name.
-//   - ahead.go, refuse.go answer for versions that the relay does not have.
+//   - groups.go and endpoint.go have the paths, resource.go and types.go the resources, and
+//     fields.go and wellknown.go the fields that selectors may name.
+//   - ahead.go and refuse.go answer for versions that the relay does not have.
 //   - cache.go is the watch cache, source.go the storage that it reads, and feature.go a feature of it.

@@ -15,9 +15,9 @@ import (
 	"k8s.io/apiserver/pkg/storage"
 )
 
-// endpoint is one resource as the generic API server sees it. It has the methods for get, list and
-// watch alone, and that is how the server knows to answer 405 to everything else. So the store,
-// which has more, is embedded as what it reads.
+// endpoint is one resource as the generic API server sees it. It has only the methods for get,
+// list and watch, so the server answers 405 to everything else. The store has more methods, so
+// endpoint embeds it as the interface readable.
 type endpoint struct {
 	readable // the store
 	resource *Resource
@@ -74,8 +74,8 @@ func newFunc(t *types, r *Resource, list bool) func() runtime.Object {
 	}
 }
 
-// keys returns where the keys of a request begin, and the key of a name. The registry's functions
-// refuse names that are no part of a path.
+// keys returns a function for the prefix of all keys of a request, and one for the key of a name.
+// The registry's functions refuse names that cannot be part of a path.
 func keys(r *Resource) (func(context.Context) string, func(context.Context, string) (string, error)) {
 	prefix := r.prefix()
 	if r.Namespaced {

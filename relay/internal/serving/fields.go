@@ -17,8 +17,8 @@ const (
 	namespaceField = "metadata.namespace"
 )
 
-// field reads one value of an object for a field selector. It may be used concurrently: a path of
-// plain names keeps no state.
+// field reads one value of an object for a field selector. Several goroutines may use it at once,
+// because a path of plain names keeps no state.
 type field struct {
 	name string
 	path *jsonpath.JSONPath
@@ -36,7 +36,7 @@ func newFields(names []string) ([]field, error) {
 	return all, nil
 }
 
-// of returns the value in obj as text, which is empty if obj has none.
+// of returns the value in obj as text, or "" if obj does not have it.
 func (f field) of(obj runtime.Object) (string, error) {
 	var data any = obj
 	if u, ok := obj.(runtime.Unstructured); ok {
@@ -51,12 +51,14 @@ func (f field) of(obj runtime.Object) (string, error) {
 	return text.String(), err
 }
 
-// isNil is there because jsonpath prints <nil> for a pointer without a value.
+// isNil reports whether value is a nil pointer or interface, for which jsonpath would print
+// <nil>.
 func isNil(value reflect.Value) bool {
 	return (value.Kind() == reflect.Pointer || value.Kind() == reflect.Interface) && value.IsNil()
 }
 
-// attributes returns a function that returns what selectors select an object by.
+// attributes returns a function that returns the labels and the fields of an object, for
+// selectors.
 func attributes(namespaced bool, all []field) func(runtime.Object) (labels.Set, fields.Set, error) {
 	return func(obj runtime.Object) (labels.Set, fields.Set, error) {
 		object, err := meta.Accessor(obj)

@@ -24,9 +24,8 @@ import (
 	apidiscoveryv2 "k8s.io/api/apidiscovery/v2"
 )
 
-// installer offers endpoints and their discovery. It is here because the generic server's
-// InstallAPIGroup converts objects with a scheme, which cannot convert custom resources, and
-// demands OpenAPI.
+// installer installs endpoints and their discovery. It replaces the generic server's InstallAPIGroup,
+// which needs OpenAPI, and converts objects with a scheme, which cannot convert custom resources.
 type installer struct {
 	server     *genericapiserver.GenericAPIServer
 	container  *restful.Container
@@ -36,8 +35,9 @@ type installer struct {
 	addresses  discovery.Addresses
 }
 
-// newContainer returns a container that answers errors as that of the generic server does. Resources are
-// in a container of their own, because a group version cannot be changed in one that is in use.
+// newContainer returns a container that answers errors as the container of the generic server does.
+// Resources need a separate container, because a group version in a container cannot be changed while
+// the container is in use.
 func newContainer(serializer runtime.NegotiatedSerializer) *restful.Container {
 	c := restful.NewContainer()
 	c.Router(restful.CurlyRouter{})
@@ -49,7 +49,8 @@ func newContainer(serializer runtime.NegotiatedSerializer) *restful.Container {
 	return c
 }
 
-// install offers the endpoints, which are by version and name, and returns the first error.
+// install installs the endpoints, which are given by version and name. It stops at the first error and
+// returns it.
 func (i *installer) install(endpoints map[schema.GroupVersion]map[string]rest.Storage) error {
 	versions := map[string][]string{}
 	for gv := range endpoints {
@@ -71,7 +72,7 @@ func (i *installer) install(endpoints map[schema.GroupVersion]map[string]rest.St
 	return nil
 }
 
-// installVersion offers the endpoints of one version, and tells aggregated discovery about it.
+// installVersion installs the endpoints of one version, and adds the version to aggregated discovery.
 func (i *installer) installVersion(gv schema.GroupVersion, storage map[string]rest.Storage) error {
 	root, manager := genericapiserver.APIGroupPrefix, i.server.AggregatedDiscoveryGroupManager
 	if gv.Group == "" {

@@ -15,47 +15,47 @@ import (
 type Resource struct {
 	schema.GroupVersionResource
 
-	// Kind, Singular, ShortNames and Namespaced are as in discovery. Kind is required. By default,
-	// Singular is Kind in lower case.
+	// Kind, Singular, ShortNames and Namespaced are as in discovery. Kind is required. Singular
+	// defaults to Kind in lower case.
 	Kind       string
 	Singular   string
 	ShortNames []string
 	Namespaced bool
 
-	// Fields are the field selectors besides metadata.name and metadata.namespace. Each is the path
-	// of a value, such as "spec.nodeName". An object without the value has an empty one.
+	// Fields are the field selectors in addition to metadata.name and metadata.namespace. Each is the
+	// path of a value, such as "spec.nodeName". If an object does not have the value, it is "".
 	Fields []string
-	// Index is one of Fields, or empty. A change then wakes only the watchers that select the value
-	// which the object has or had, and watchers without that selector. A list by value reads only
-	// the objects with that value.
+	// Index is one of Fields, or "". With an Index, a change wakes only the watches that select the
+	// old or the new value of the object, and watches without that selector. A list by value reads
+	// only the objects with that value.
 	Index string
 
-	// Storage has the objects. They are Go types of client-go's scheme if that scheme has Kind, and
-	// *unstructured.Unstructured with apiVersion and kind if it does not. The server calls these
-	// methods alone:
+	// Storage has the objects. They must be Go types of client-go's scheme if that scheme has Kind,
+	// and otherwise *unstructured.Unstructured with apiVersion and kind. The server calls only these
+	// methods:
 	//
 	//   - Watch with SendInitialEvents. It may block until there is a state, or until ctx ends. It
-	//     sends the objects of one version as added, a bookmark of that version with the annotation
-	//     for the end of initial events, and each later change once, in the order of versions. If it
-	//     cannot continue like that, it sends an error of 410; the server then ends the watches of its
-	//     clients, and calls Watch again. The next state may be older than what was sent before.
-	//   - GetList, only if Watch has failed. It may fail, too; Watch is then called again.
+	//     must send the objects of one version as added, a bookmark of that version with the
+	//     annotation for the end of initial events, and each later change once, in the order of
+	//     versions. If it cannot continue, it must send a 410 error. The server then ends the watches
+	//     of its clients, and calls Watch again. The next state may be older.
+	//   - GetList, only if Watch has failed. If it fails too, the server calls Watch again.
 	//   - GetCurrentResourceVersion, the version that a read without a resourceVersion waits for, up
 	//     to 3 s. The watch must send an event or a bookmark of that version, or of a later one.
 	//   - RequestWatchProgress, up to ten times a second while a read waits. It may do nothing.
-	//   - Versioner, CompactRevision and EnableResourceSizeEstimation, which may do nothing.
+	//   - Versioner, CompactRevision, and EnableResourceSizeEstimation, which may do nothing.
 	Storage storage.Interface
 
-	// Absent returns the error with which all reads are answered while the resource does not exist or has
-	// never had a state, and nil otherwise. It is called for each read. Watches that are open end when
-	// that of the storage ends. Defaults to nil for all.
+	// Absent returns the error for all reads while the resource does not exist or has never had a
+	// state, and nil otherwise. The server calls it for each read. Open watches end when the watch of
+	// the storage ends. If Absent is nil, the resource is never absent.
 	Absent func() error
 
 	// Reached reports whether the source of the storage has a version that the storage did not get
-	// within 3 s. Clients that want such a version are told to come back if Reached returns true or an
-	// error. If it returns false, they are told with 410 that the version is gone, and begin again
-	// with the state of the relay. Without Reached, they are told that the version is too large, and
-	// informers may go back in time when they come from a newer relay.
+	// within 3 s. If it returns true or an error, clients that want such a version get 429 and come
+	// back. If it returns false, they get 410 and begin again with the state of the relay. If Reached
+	// is nil, they get the error that the version is too large, and informers that come from a newer
+	// relay may go back in time.
 	Reached func(ctx context.Context, version uint64) (bool, error)
 }
 
@@ -67,8 +67,8 @@ func (r *Resource) listKind() schema.GroupVersionKind {
 	return r.GroupVersion().WithKind(r.Kind + "List")
 }
 
-// prefix is where the keys of the objects begin, in the watch cache. It is not a part of continue
-// tokens, so that tokens of the API server continue here.
+// prefix returns the prefix of the keys of the objects in the watch cache. Continue tokens do not
+// contain it, so tokens of the API server can be used here.
 func (r *Resource) prefix() string {
 	group := r.Group
 	if group == "" {

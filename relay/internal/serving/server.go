@@ -25,34 +25,35 @@ import (
 	utilfeature "k8s.io/apiserver/pkg/util/feature"
 )
 
-// Config is what a [Server] serves, and to whom.
+// Config says what a [Server] serves, and to whom.
 type Config struct {
-	// Generic is of NewGenericConfig. The caller sets SecureServing, LoopbackClientConfig,
+	// Generic must come from NewGenericConfig. The caller sets SecureServing, LoopbackClientConfig,
 	// Authentication and Authorization, with the options of k8s.io/apiserver. Without an
 	// authenticator or an authorizer, everybody may read everything. The caller may change
 	// MaxRequestsInFlight, RequestTimeout, MinRequestTimeout (watches end after one to two times
-	// that), ShutdownDelayDuration, GoawayChance and the health checks. Required; New changes it.
+	// that), ShutdownDelayDuration, GoawayChance and the health checks. Generic is required, and New
+	// changes it.
 	Generic *genericapiserver.Config
-	// Resources are served. None may appear twice. Server.Add adds others.
+	// Resources are the resources to serve. None may appear twice. Server.Add adds more.
 	Resources []Resource
-	// Unknown returns why a resource that is not served cannot be, or nil if it does not exist. Reads of
-	// the resource are answered with the error. Defaults to nil for all.
+	// Unknown returns the error for reads of a resource that is not served, or nil, for 404, if the
+	// resource does not exist. If Unknown is nil, all of these get 404.
 	Unknown func(schema.GroupResource) error
-	// KeepAnonymous keeps the HTTP/2 connections of system:anonymous, which the generic server ends a
-	// second after each answer, as a defence against strangers.
+	// KeepAnonymous keeps the HTTP/2 connections of system:anonymous open. By default, the generic
+	// server ends them a second after each answer, as a defence against strangers.
 	KeepAnonymous bool
 	// AllowSecrets must be true if Secrets are among the resources.
 	AllowSecrets bool
-	// RefuseConsistentReads has reads that ask for the newest state answered with 400 instead of
-	// the relay's state, see the package comment. kubectl asks in this way. So do client-go's
-	// informers whose version an API server has lost, and they do not overcome the refusal.
+	// RefuseConsistentReads makes the server answer 400 to reads of the newest state, instead of the
+	// relay's state, see the package comment. kubectl asks in this way. So do client-go's informers
+	// if the API server has lost their version, and they never recover from the refusal.
 	RefuseConsistentReads bool
 }
 
-// NewGenericConfig returns the defaults of a relay, which are those of a generic API server with
-// these differences. Watches that are open when the server stops are ended over up to 10 s, 200 or
-// more a second, so that clients do not come back all at once. There is no profiling, and no way to
-// change the level of the log. Nothing counts the objects for API Priority and Fairness.
+// NewGenericConfig returns the configuration of a generic API server with the defaults of a relay.
+// When the server stops, it ends open watches over up to 10 s, at 200 or more a second, so that
+// clients do not all come back at once. There is no profiling, and no way to change the log level.
+// Nothing counts the objects for API Priority and Fairness.
 func NewGenericConfig() *genericapiserver.Config {
 	scheme := runtime.NewScheme()
 	metav1.AddToGroupVersion(scheme, schema.GroupVersion{Version: "v1"})
@@ -71,7 +72,7 @@ func NewGenericConfig() *genericapiserver.Config {
 	return config
 }
 
-// Server serves resources. It is made by New, and either Run or Close must be called once.
+// Server serves resources. New makes one. The caller must call either Run or Close once.
 type Server struct {
 	config   Config
 	generic  *genericapiserver.GenericAPIServer
@@ -84,8 +85,8 @@ type Server struct {
 	closed    bool
 }
 
-// New returns a server, and begins to watch the storages. It does not block. It returns an error if
-// the configuration cannot be used.
+// New returns a server that has begun to watch the storages. It does not block. It returns an error
+// if the configuration cannot be used.
 func New(config Config) (*Server, error) {
 	if err := config.validate(); err != nil {
 		return nil, err
@@ -122,9 +123,9 @@ func (c *Config) validate() error {
 	return nil
 }
 
-// Add serves more resources, and begins to watch their storages. The resources that are served already
-// continue. It may be called while the server runs. It returns an error, and adds none, if a resource
-// cannot be served, or is served already, or the server is closed.
+// Add serves more resources, and begins to watch their storages. It does not interrupt the resources
+// that are served already, and may be called while the server runs. If a resource cannot be served or
+// is served already, or if the server is closed, Add returns an error and adds none of them.
 func (s *Server) Add(more ...Resource) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -181,7 +182,7 @@ func (s *Server) addTo(endpoints map[schema.GroupVersionResource]*endpoint, r *R
 	return nil
 }
 
-// install offers the endpoints in place of those before.
+// install replaces all endpoints that are served by the given ones.
 func (s *Server) install(endpoints map[schema.GroupVersionResource]*endpoint, types *types) error {
 	all := map[schema.GroupVersion]map[string]rest.Storage{}
 	for name, e := range endpoints {
@@ -210,7 +211,7 @@ func (s *Server) install(endpoints map[schema.GroupVersionResource]*endpoint, ty
 	return nil
 }
 
-// offer has the generic server give the handler all requests below a path.
+// offer makes the generic server pass all requests below root to the handler.
 func (s *Server) offer(root string) {
 	mux, handler := s.generic.Handler.NonGoRestfulMux, func(w http.ResponseWriter, r *http.Request) { (*s.handler.Load()).ServeHTTP(w, r) }
 	if !slices.Contains(mux.ListedPaths(), root) {
@@ -219,7 +220,8 @@ func (s *Server) offer(root string) {
 	}
 }
 
-// guard answers requests for resources of which Config.Unknown has an error, and has Config.KeepAnonymous.
+// guard answers requests for resources for which Config.Unknown returns an error. It also implements
+// Config.KeepAnonymous.
 func (s *Server) guard(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if s.config.KeepAnonymous {
@@ -235,14 +237,15 @@ func (s *Server) guard(next http.Handler) http.Handler {
 	})
 }
 
-// Run serves until ctx ends, and then until the requests under way have ended. It returns an error
-// if the server cannot listen.
+// Run serves until ctx ends, and then blocks until the requests under way have ended. It returns an
+// error if the server cannot listen, and otherwise nil.
 func (s *Server) Run(ctx context.Context) error { return s.prepared.RunWithContext(ctx) }
 
-// Handler returns all of the server except its listener.
+// Handler returns the handler of all requests, for a server without a listener.
 func (s *Server) Handler() http.Handler { return s.generic.Handler }
 
-// HasState returns an error if the server has no state of a resource yet, or waits for another one.
+// HasState returns nil if the server has a state of a resource. It returns an error if the server has
+// none yet or waits for a new one, or does not serve the resource.
 func (s *Server) HasState(name schema.GroupVersionResource) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -252,7 +255,7 @@ func (s *Server) HasState(name schema.GroupVersionResource) error {
 	return errors.New("it is not served")
 }
 
-// Close ends the watches of the storages, of a server that does not run.
+// Close ends the watches of the storages. It is for a server whose Run is not called.
 func (s *Server) Close() { s.generic.Destroy() }
 
 func (s *Server) closeCaches() {

@@ -12,9 +12,11 @@ import (
 )
 
 // source is the caller's storage as one cacher sees it. The cacher lists and watches with a ctx that
-// never ends, and waits for both when it stops. Here the ctx ends with the cacher.
+// never ends, and waits for both when it stops. So source replaces that ctx by one that ends with the
+// cacher.
 //
-// A source shows a cacher no state that is older than what it has shown before. It closes back instead.
+// A source never shows a cacher a state that is older than an earlier one. Instead it closes the
+// channel back.
 type source struct {
 	storage.Interface
 	ctx     context.Context
@@ -57,7 +59,7 @@ func (s *source) Watch(_ context.Context, key string, opts storage.ListOptions) 
 	return outer, nil
 }
 
-// pass passes events on until one of the watches ends, or the source has gone back.
+// pass passes events on until one of the watches ends, or the storage has gone back.
 func (s *source) pass(inner watch.Interface, outer *watch.ProxyWatcher, events chan<- watch.Event) {
 	complete := false
 	for {
@@ -95,8 +97,8 @@ func endsState(e watch.Event) bool {
 	return err == nil && object.GetAnnotations()[metav1.InitialEventsAnnotationKey] == "true"
 }
 
-// wentBack reports whether an event is older than what was shown. The events after a state are in the
-// order of their versions.
+// wentBack reports whether an event is older than an event that was shown. It must be called only for
+// events after the objects of a state, which are in the order of their versions.
 func (s *source) wentBack(e watch.Event) bool {
 	version, err := s.Versioner().ObjectResourceVersion(e.Object)
 	if err != nil || version >= s.newest {

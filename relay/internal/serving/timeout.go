@@ -7,8 +7,8 @@ import (
 	"k8s.io/apiserver/pkg/endpoints/request"
 )
 
-// withLongestWatch limits the time for which a client can ask a watch to last. A client's right is
-// checked at the beginning of a watch alone, so a right that is revoked ends with the watch.
+// withLongestWatch limits the timeout that a client can set for a watch. The server checks the
+// rights of a client only when a watch begins, so a revoked right ends with the watch.
 func withLongestWatch(next http.Handler, seconds int) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if info, ok := request.RequestInfoFrom(r.Context()); ok && info.Verb == "watch" {

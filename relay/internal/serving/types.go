@@ -13,16 +13,16 @@ import (
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 )
 
-// types knows the Go type of each kind, and how it is encoded. Kinds of client-go's scheme have
-// their own types; all others are unstructured.
+// types knows the Go type of each kind, and how its objects are encoded. Kinds of client-go's
+// scheme have their own types; all others are unstructured.
 type types struct {
 	scheme *runtime.Scheme
 	// custom are the resources that are unstructured.
 	custom map[schema.GroupVersionResource]bool
 }
 
-// newTypes returns the types of the resources. They have a scheme of their own, because each server
-// adds its resources to it.
+// newTypes returns the types of the resources. They do not use client-go's scheme itself, because
+// each server adds its resources to its scheme.
 func newTypes(resources []Resource) (*types, error) {
 	t := &types{scheme: runtime.NewScheme(), custom: map[schema.GroupVersionResource]bool{}}
 	if err := clientgoscheme.AddToScheme(t.scheme); err != nil {
@@ -41,7 +41,7 @@ func newTypes(resources []Resource) (*types, error) {
 	return t, nil
 }
 
-// addCustom makes a kind known that no Go type is for.
+// addCustom adds a kind without a Go type to the scheme.
 func (t *types) addCustom(r *Resource) {
 	if !t.scheme.IsVersionRegistered(r.GroupVersion()) {
 		metav1.AddToGroupVersion(t.scheme, r.GroupVersion())
@@ -51,7 +51,8 @@ func (t *types) addCustom(r *Resource) {
 	t.custom[r.GroupVersionResource] = true
 }
 
-// addFields makes the field selectors of a resource known. The API server answers 400 to others.
+// addFields adds the field selectors of a resource to the scheme. The server answers 400 to other
+// field selectors.
 func (t *types) addFields(r *Resource) error {
 	known := map[string]bool{nameField: true, namespaceField: r.Namespaced}
 	for _, name := range r.Fields {
@@ -76,7 +77,7 @@ func (t *types) newObject(kind schema.GroupVersionKind) (runtime.Object, error) 
 	return obj, nil
 }
 
-// codec returns the codec that the watch cache demands for the resource, and does not use.
+// codec returns a codec for the resource. The watch cache requires one, but does not use it.
 func (t *types) codec(r *Resource) runtime.Codec {
 	if t.custom[r.GroupVersionResource] {
 		return unstructured.UnstructuredJSONScheme
@@ -84,8 +85,8 @@ func (t *types) codec(r *Resource) runtime.Codec {
 	return serializer.NewCodecFactory(t.scheme).LegacyCodec(r.GroupVersion())
 }
 
-// serializer returns the encodings of the objects: JSON and YAML, and those that the generic API
-// server has for Go types, with lists encoded object by object.
+// serializer returns the encodings of the objects: JSON, YAML, and the other encodings that the
+// generic API server has for Go types. Lists are encoded object by object.
 func (t *types) serializer() runtime.NegotiatedSerializer {
 	group := genericapiserver.NewDefaultAPIGroupInfo("", t.scheme, nil, serializer.CodecFactory{})
 	return encodings{group.NegotiatedSerializer, t}
@@ -93,8 +94,8 @@ func (t *types) serializer() runtime.NegotiatedSerializer {
 
 func (t *types) convertor() runtime.ObjectConvertor { return convertor{t.scheme} }
 
-// convertor leaves unstructured objects as they are. The scheme would first decode them again, and
-// then take the kind of one for the kind of all, because their Go type is the same.
+// convertor does not convert unstructured objects. The scheme would decode them again, and would
+// take the kind of one for the kind of all, because their Go type is the same.
 type convertor struct{ runtime.ObjectConvertor }
 
 func (c convertor) ConvertToVersion(in runtime.Object, version runtime.GroupVersioner) (runtime.Object, error) {
@@ -104,7 +105,7 @@ func (c convertor) ConvertToVersion(in runtime.Object, version runtime.GroupVers
 	return c.ObjectConvertor.ConvertToVersion(in, version)
 }
 
-// encodings encodes with convertor instead of the scheme.
+// encodings is a serializer that converts objects with convertor instead of the scheme.
 type encodings struct {
 	runtime.NegotiatedSerializer
 	types *types

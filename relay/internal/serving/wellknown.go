@@ -2,10 +2,10 @@ package serving
 
 import "k8s.io/apimachinery/pkg/runtime/schema"
 
-// WellKnownFields returns the field selectors that kube-apiserver has for a resource besides
-// metadata.name and metadata.namespace, and the field that it indexes, if any. Both are empty for
-// other resources. Two selectors are missing, because they are no paths of the object: source of
-// Events and status.successful of Jobs.
+// WellKnownFields returns the field selectors that kube-apiserver has for a resource in addition
+// to metadata.name and metadata.namespace, and the field that it indexes, or "". For other
+// resources it returns none. Two selectors are missing, because they are not paths in the object:
+// source of Events and status.successful of Jobs.
 func WellKnownFields(resource schema.GroupResource) (fields []string, index string) {
 	known := wellKnownFields[resource]
 	return known.fields, known.index
