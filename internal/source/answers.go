@@ -15,9 +15,9 @@ import (
 	"github.com/customcacheinformer/informer/internal/object"
 )
 
-// answers checks that the answer to a LIST is a list of the resource. Clients show other answers, such
-// as a Status of a proxy, as an empty list. Then every object would seem to be deleted. Unless the list is
-// unstructured, its kind is not visible, so only its objects and its version show what it is.
+// answers checks that the answer to a LIST is a list of the resource. Clients decode other answers, such
+// as the Status of a proxy, as an empty list, and then every object would seem to be deleted. Only an
+// unstructured list shows its kind. Of other lists, only the objects and the version show what they are.
 type answers struct {
 	listed string // the version of the last complete list, or the version given to Run
 	page   string // the version of the first page of the list that comes in
@@ -28,7 +28,7 @@ type answers struct {
 	kind      kind
 }
 
-// notice notes that the sink has an object, or gets one.
+// notice records that the sink has an object, or is about to get one.
 func (a *answers) notice(obj any) {
 	if a.known.Load() { // the usual case, kept cheap
 		return
@@ -40,8 +40,8 @@ func (a *answers) notice(obj any) {
 	}
 }
 
-// checkVersion returns an error if a list, or a page of it, cannot have that version. proven is true if
-// its objects or its kind show that it is a list of the resource.
+// checkVersion returns an error if a list of the resource, or a page of it, cannot have this version.
+// proven is true if the objects or the kind of the list show that it is a list of the resource.
 func (a *answers) checkVersion(version string, first, proven bool) error {
 	switch {
 	case !first && version != a.page:
@@ -58,8 +58,8 @@ func (a *answers) checkVersion(version string, first, proven bool) error {
 	return nil
 }
 
-// checkKind returns an error if an unstructured list is of another kind than the objects before it, or not a list.
-// It reports whether the objects or the kind of the list show that it is one of the resource.
+// checkKind returns an error if list is unstructured and not a list, or of another kind than earlier
+// objects. proven is true if the objects or the kind of the list show that it is a list of the resource.
 func (a *answers) checkKind(list runtime.Object) (proven bool, err error) {
 	l, ok := list.(*unstructured.UnstructuredList)
 	full := meta.LenList(list) > 0
@@ -77,8 +77,9 @@ func (a *answers) checkKind(list runtime.Object) (proven bool, err error) {
 	return full || !a.versioned.Load(), nil // if objects have versions, so does their list
 }
 
-// After contradictions lists in a row, one is believed that is empty and without a version, or of another
-// kind. Otherwise, one wrong answer at the start would have all right ones refused forever.
+// contradictions is how many doubtful lists in a row are needed until one is believed. Otherwise, after
+// one wrong answer at the start, all right answers would be refused forever. A list is doubtful if it is
+// empty and has no version, or if it is of another kind.
 const contradictions = 20
 
 // kind is the kind of the unstructured objects of a source. Its methods may be called from any goroutine.
@@ -88,7 +89,7 @@ type kind struct {
 	other        int        // lists of another kind since the last of the kind
 }
 
-// learn notes the kind of the first object. It reports false if another kind is known.
+// learn records the kind of the first object. It returns false if obj has another kind than the first.
 func (k *kind) learn(obj any) bool {
 	u, ok := obj.(*unstructured.Unstructured)
 	if !ok || u.GetKind() == "" {

@@ -6,9 +6,9 @@ import (
 	"sync"
 )
 
-// callGroup counts calls that are under way. Unlike a sync.WaitGroup it may be entered at any
-// time: client-go's pager starts further requests on a goroutine of its own after the
-// reflector has returned.
+// callGroup counts the calls that are under way. Unlike a sync.WaitGroup, it may be entered at
+// any time, because client-go's pager may start requests on its own goroutine after the reflector
+// has returned.
 type callGroup struct {
 	mu     sync.Mutex     // protects the rest
 	ops    map[string]int // calls by operation, without zeros
@@ -16,7 +16,7 @@ type callGroup struct {
 	idle   chan struct{} // made by close; closed when no call is left
 }
 
-// enter notes that a call starts. It returns false if no call may start any more.
+// enter records that a call starts. It returns false after close, when no call may start.
 func (g *callGroup) enter(op string) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -27,11 +27,11 @@ func (g *callGroup) enter(op string) bool {
 	return true
 }
 
-// ownWork stands for work of this package that must end before Run returns. It is no call of the
-// user's, and has no name.
+// ownWork is the operation for work of this package that must end before Run returns. It is not a
+// call of the user's ListerWatcher, so underWay leaves it out.
 const ownWork = ""
 
-// rename notes that a goroutine that has entered goes from one operation to another.
+// rename changes the operation of a call that is under way.
 func (g *callGroup) rename(from, to string) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -58,14 +58,14 @@ func (g *callGroup) underWay() []string {
 	return slices.DeleteFunc(slices.Sorted(maps.Keys(g.ops)), func(op string) bool { return op == ownWork })
 }
 
-// open lets calls start after close.
+// open lets calls start again after close.
 func (g *callGroup) open() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.closed = false
 }
 
-// close lets no further call start and waits for the calls under way.
+// close makes enter return false, and waits for the calls under way.
 func (g *callGroup) close() {
 	g.mu.Lock()
 	g.closed = true

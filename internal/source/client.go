@@ -25,8 +25,8 @@ type client struct {
 	lister cache.ListerWatcherWithContext // the user's
 }
 
-// list makes one LIST request. It returns a list that the reflector can take apart, and the
-// version of the list. It fails if checkVersion returns an error.
+// list makes one LIST request. It returns a list from which the reflector can extract the objects, and
+// the version of the list. If checkVersion returns an error, so does list.
 func (c *client) list(ctx context.Context, opts metav1.ListOptions, checkVersion func(version string, proven bool) error) (list runtime.Object, version string, err error) {
 	if !c.calls.enter("list") {
 		return nil, "", context.Canceled
@@ -80,8 +80,8 @@ func versionOf(list runtime.Object, err error) (string, error) {
 	return m.GetResourceVersion(), nil
 }
 
-// request makes one LIST request. If the objects were taken off the body, it returns them, and a
-// list without them.
+// request makes one LIST request. If this package has decoded the objects itself, request returns
+// them, and a list without them. Otherwise objs is nil.
 func (c *client) request(ctx context.Context, opts metav1.ListOptions) (list runtime.Object, objs []runtime.Object, err error) {
 	taps := c.opts.Framing.OK()
 	if taps && c.decoded.misfits.Load() < mostMisfits {
@@ -109,8 +109,8 @@ func (c *client) request(ctx context.Context, opts metav1.ListOptions) (list run
 	return list, nil, err
 }
 
-// watch requests a watch. The events that are taken off its body come from taken, which is nil if none
-// are.
+// watch opens a watch. Events that this package decodes itself come from taken, and all others from w.
+// taken is nil if all events come from w.
 func (c *client) watch(ctx context.Context, opts metav1.ListOptions) (w watch.Interface, taken chan watch.Event, err error) {
 	if !c.opts.Framing.OK() {
 		w, err = c.lister.WatchWithContext(ctx, opts)
@@ -128,8 +128,8 @@ func (c *client) watch(ctx context.Context, opts metav1.ListOptions) (w watch.In
 	return w, taken, err
 }
 
-// withItems returns the list with objs as its items. A typed list cannot hold them without a copy
-// of each, so another takes its place.
+// withItems returns a list with the metadata of list and with objs as its items. A typed list could
+// not hold objs without a copy of each, so withItems returns another type of list for it.
 func withItems(list runtime.Object, objs []runtime.Object) runtime.Object {
 	m, err := object.ListMeta(list)
 	if len(objs) == 0 || err != nil {

@@ -8,7 +8,7 @@ import (
 	"github.com/customcacheinformer/informer/internal/stopwatch"
 )
 
-// connection is what a Source knows of its connection to the server. It outlives a Run.
+// connection is what a Source knows about its connection to the server. It outlives a reading.
 type connection struct {
 	callbacks Callbacks
 	clock     stopwatch.Stopwatch
@@ -60,19 +60,20 @@ func (c *connection) Status() Status {
 	return status
 }
 
-// close waits for the calls under way, and gives back the turn that one of them may have taken since the end of ctx.
+// close waits for the calls under way, and releases the turn that one of them may still have taken.
 func (c *connection) close() {
 	c.calls.close()
 	c.turn.release()
 }
 
-// Progress notes that the sink has taken an object of a list.
+// Progress records that a list makes progress, such as when the sink has taken an object, so that it keeps its
+// turn.
 func (c *connection) Progress() { c.turn.Load().Progress() }
 
-// UnderWay returns the names of the user's calls, "list" and "watch", that have not returned.
+// UnderWay returns which calls of the user's ListerWatcher have not returned: "list", "watch" or both.
 func (c *connection) UnderWay() []string { return c.calls.underWay() }
 
-// watchOver tells the observer about a watch that was requested at that time.
+// watchOver calls Callbacks.Watched for a watch that was requested at the time requested.
 func (c *connection) watchOver(info Watch, requested time.Time) {
 	if c.callbacks.Watched != nil {
 		info.Took = time.Since(requested)

@@ -6,7 +6,7 @@ import (
 	"github.com/customcacheinformer/informer/internal/framing"
 )
 
-// decoded counts the objects that were taken off the bodies of answers.
+// decoded counts the objects that this package has decoded itself.
 type decoded struct {
 	objects atomic.Int64
 	left    atomic.Int64 // answers with objects that were left to client-go
@@ -14,11 +14,12 @@ type decoded struct {
 	misfits atomic.Int32 // lists in a row that had to be requested again
 }
 
-// mostMisfits is after how many lists that had to be requested again all are left to client-go. A
-// client whose type has another name than its kind would request each list twice.
+// mostMisfits is how many lists in a row may have to be requested again. After that, client-go
+// decodes all lists. Otherwise, if the Go type of the objects has another name than their kind,
+// each list would be requested twice.
 const mostMisfits = 3
 
-// Decoding is how the objects of a Source are decoded.
+// Decoding says how the objects of a Source are decoded.
 type Decoding struct {
 	Objects int    // that were taken off the bodies of answers
 	Left    int    // answers with objects that were left to client-go
@@ -38,7 +39,7 @@ const (
 	misfits   = "an answer could not be told apart from a list before its end"
 )
 
-// answered notes how an answer came.
+// answered records whether tap has decoded an answer.
 func (d *decoded) answered(tap *framing.Tap) {
 	because := tap.Why()
 	switch {

@@ -1,13 +1,13 @@
-// Package source reads one resource from an API server. A [Source] stands on both sides of
-// client-go's reflector: the reflector's requests go through it to the user's ListerWatcher,
-// and the reflector writes into it as its store.
+// Package source reads one resource from an API server. A [Source] is on both sides of
+// client-go's reflector: it passes the reflector's requests on to the user's ListerWatcher, and
+// it is the store into which the reflector writes.
 //
 //	ListerWatcher ──► requests, forwarder ──► reflector ──► feed ──► Sink
 //	 (the user's)      (each event is       (client-go)           (the informer's)
 //	                    inspected)
 //
-// So every failure is reported, and every change reaches the Sink with the version that it
-// leads to. One Run passes through these states:
+// So it can report every failure, and pass every change to the Sink with its version. One Run
+// goes through these states:
 //
 //	probing   a version to resume from is given: is the server at least that far?
 //	              yes ──► resuming        no, or it cannot be compared ──► listing
@@ -20,9 +20,9 @@
 //	watching  changes come
 //	              ended, or silent for too long ──► watching      the version is gone ──► listing
 //
-// After a failed request the server is suspect: it may come back with an older state, as
-// after a restore of etcd. Then a probe for one object comes before the next request that
-// names a version.
+// After a failed request the server is suspect: it may come back with an older state, as after a
+// restore of etcd. Before the next request that names a version, the source then sends a probe, a
+// request for one object.
 //
 // # The parts
 //

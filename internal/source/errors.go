@@ -15,8 +15,8 @@ import (
 	"github.com/customcacheinformer/informer/internal/object"
 )
 
-// A forwarder and WatchWithContext give these errors to the reflector to make it list. The
-// reflector must not answer them by trying the same again, as it does after a 429.
+// A forwarder and WatchWithContext return these errors to make the reflector list. After a 429, for
+// example, the reflector would repeat the request instead.
 var (
 	errStreamless    = listInstead("the stream of the first state did not end")
 	errStreamCut     = listInstead("the stream of the first state ended before it was complete")
@@ -25,10 +25,11 @@ var (
 	errStreamBack    = listInstead("the stream of the first state is older than what is known")
 )
 
-// errOverdue is the error of a watch that was stopped because the server has not ended it.
+// errOverdue is the error of a watch that was silent, and that the server has not ended in time.
 var errOverdue = errors.New("the watch was silent, and the server has not ended it in time")
 
-// errVersionless is the failure of a list that is taken in without a version. Some servers have none.
+// errVersionless is the failure that is reported for a list without a version. The list is used: some
+// servers have no versions.
 var errVersionless = errors.New("the list has no resourceVersion: " +
 	"the watch starts at some later state, and deletes in between are missed until the next list")
 
@@ -38,23 +39,23 @@ func listInstead(why string) *apierrors.StatusError {
 	}}
 }
 
-// cannotStream reports whether err is the answer of a server that does not know streams of
-// the first state.
+// cannotStream reports whether err is the answer of a server that does not support streams of the first
+// state.
 func cannotStream(err error) bool { return isMisunderstood(err) || apierrors.IsMethodNotSupported(err) }
 
-// refusesStream reports whether err is an answer to a request for a stream of the first state
-// after which the reflector lists at once. If the server is at fault, the list fails too, and
-// that is reported. After a 429 or a version that is too large, the reflector asks for the
-// stream again. A request without an answer is a failure of its own: a list could hang.
+// refusesStream reports whether the reflector lists at once after its request for a stream of the first
+// state was answered with err. Then err need not be reported: if the server is at fault, the list fails
+// too. After a 429 or a version that is too large, the reflector asks for the stream again. A request
+// without an answer must be reported, because the list could hang.
 func refusesStream(err error) bool {
 	return !unanswered(err) && !apierrors.IsTooManyRequests(err) &&
 		!apierrors.HasStatusCause(err, metav1.CauseTypeResourceVersionTooLarge)
 }
 
-// wayOut leads the reader of an error to the remedy.
+// wayOut is added to an error of decoding, to tell the reader what to do.
 const wayOut = ` (if one object cannot be decoded, informer.Transport leaves out only that one: see "cannot be decoded" in docs/operations.md)`
 
-// explain returns the error of a list. If the answer could not be decoded, the error leads to the remedy.
+// explain returns err, the error of a list. If the answer could not be decoded, it adds wayOut.
 func explain(err error) error {
 	if err == nil || statusCode(err) != 0 || mayPass(err) || !strings.Contains(err.Error(), "unmarshal") {
 		return err
@@ -66,9 +67,8 @@ func isMisunderstood(err error) bool { return apierrors.IsInvalid(err) || apierr
 
 func isExpired(err error) bool { return apierrors.IsResourceExpired(err) || apierrors.IsGone(err) }
 
-// withoutVersion returns err, or an error that makes the reflector ask once more, for the
-// newest state. The reflector asks from the last event's version. If the server rejects that
-// version, it would do so forever; after an Expired error, the reflector asks without it.
+// withoutVersion returns err, or, if the server has rejected the version of a list, an Expired error. The
+// reflector would ask for the same version forever. After an Expired error, it asks for the newest state.
 func withoutVersion(err error, version string) error {
 	if !isMisunderstood(err) || isAnyVersion(version) {
 		return err
@@ -76,13 +76,13 @@ func withoutVersion(err error, version string) error {
 	return apierrors.NewResourceExpired(fmt.Sprintf("a list from resourceVersion %q: %v", version, err))
 }
 
-// unanswered reports whether err means that no answer came.
+// unanswered reports whether err means that there was no answer.
 func unanswered(err error) bool {
 	var lost net.Error
 	return errors.As(err, &lost) || utilnet.IsProbableEOF(err)
 }
 
-// mayPass reports whether a request that has failed with err may soon succeed, because no answer came, or
+// mayPass reports whether the same request may soon succeed after err, because there was no answer, or
 // because the server or a gateway is busy or away.
 func mayPass(err error) bool {
 	switch statusCode(err) {
@@ -101,8 +101,8 @@ func statusCode(err error) int32 {
 	return 0
 }
 
-// statusOf returns the Status of a watch's error. If the watch has sent something else, it
-// returns a Status that says so. client-go's error would quote the object.
+// statusOf returns the Status of an error event. If obj is not a Status, statusOf returns a Status that
+// says so. client-go's error would quote the object.
 func statusOf(obj runtime.Object) *metav1.Status {
 	message := "the watch reports an error and does not say which"
 	if !object.IsNil(obj) {

@@ -12,7 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// failures remembers which operations fail now, "list" and "watch".
+// failures records which of the operations "list" and "watch" are failing.
 type failures struct {
 	count   atomic.Int64 // of all failures ever
 	failing atomic.Bool  // len(ops) > 0, readable without the lock
@@ -29,7 +29,8 @@ type opFailures struct {
 	reported map[string]bool // by kind
 }
 
-// add notes f. It reports whether f is the first of its kind since the operation last worked.
+// add records f. It reports whether f is the first failure of its kind since the operation last
+// worked.
 func (s *failures) add(f *Failure) (first bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -47,7 +48,7 @@ func (s *failures) add(f *Failure) (first bool) {
 	return first
 }
 
-// remove notes that an operation works, and returns its failures until now.
+// remove records that an operation works, and returns its failures up to now.
 func (s *failures) remove(op string) opFailures {
 	if !s.failing.Load() {
 		return opFailures{}
@@ -60,7 +61,8 @@ func (s *failures) remove(op string) opFailures {
 	return before
 }
 
-// latest returns the failures of the operation that failed last, of those that fail now.
+// latest returns the failures of the operation that is failing and has failed last. It returns
+// the zero value if none is failing.
 func (s *failures) latest() opFailures {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -73,8 +75,8 @@ func (s *failures) latest() opFailures {
 	return latest
 }
 
-// kindOf returns the part of err that tells kinds of failures apart: the API server's reason
-// or, for other errors, the text of the innermost error without its digits, which may be
+// kindOf returns the part of err that distinguishes kinds of failures: the API server's reason
+// or, for other errors, the text of the innermost error without digits, because these may be
 // ports.
 func kindOf(err error) string {
 	if reason := apierrors.ReasonForError(err); reason != metav1.StatusReasonUnknown {

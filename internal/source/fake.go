@@ -7,9 +7,9 @@ import (
 	"k8s.io/utils/buffer"
 )
 
-// withoutLimit returns w, or a watch that takes all events from w at once if w belongs to one
-// of client-go's fake clientsets. Such a watch holds 100 events, and panics the writer of the
-// next.
+// withoutLimit returns w. If w belongs to one of client-go's fake clientsets, it returns a watch
+// that takes all events from w at once, because w can hold only 100 events, and the write of the
+// next one panics.
 func withoutLimit(w watch.Interface) watch.Interface {
 	fake, ok := w.(*watch.RaceFreeFakeWatcher)
 	if !ok {
@@ -29,7 +29,7 @@ type fakeWatch struct {
 	reader  sync.WaitGroup
 }
 
-// ResultChan returns the channel of events, which closes after the last event.
+// ResultChan returns the channel of events. It is closed after the last event.
 func (f *fakeWatch) ResultChan() <-chan watch.Event { return f.out }
 
 // Stop ends the watch. It returns when the reading goroutine has ended.

@@ -8,9 +8,9 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 )
 
-// feed is the cache.ReflectorStore that the reflector writes into. It tells the sink which
-// version each change leads to, and notices a list of a server that went back in time.
-// Everything in it belongs to the reflector's goroutine.
+// feed is the cache.ReflectorStore that the reflector writes into. It passes each change to the
+// sink with its version, and notices if a list shows that the server went back in time. Only the
+// reflector's goroutine uses it.
 type feed struct {
 	ctx     context.Context
 	reading *reading
@@ -20,8 +20,8 @@ type feed struct {
 	ordered bool
 }
 
-// Add, Update and Delete receive one event of a watch. They never return an error, because
-// the reflector could only log it.
+// Add passes an object that a watch added to the sink. Add, Update and Delete always return nil,
+// because the reflector could only log an error.
 func (f *feed) Add(obj any) error {
 	f.reading.answers.notice(obj)
 	f.sink.Upsert(obj, f.reach(obj))
@@ -40,7 +40,8 @@ func (f *feed) Delete(obj any) error {
 	return nil
 }
 
-// reach returns the version that the watch has reached with obj, and "" if that is unknown.
+// reach returns the version that the watch has reached with obj, or "" if the version is not
+// known.
 func (f *feed) reach(obj any) string {
 	m, err := meta.Accessor(obj) // forwarder has checked that obj is not nil
 	if err != nil || !f.ordered {
@@ -54,15 +55,16 @@ func (f *feed) reach(obj any) string {
 	return version
 }
 
-// Bookmark receives the news that nothing else has changed up to version.
+// Bookmark tells the sink that there are no further changes up to version.
 func (f *feed) Bookmark(version string) error {
 	f.ordered, f.reading.reached = true, version
 	f.sink.Bookmark(version)
 	return nil
 }
 
-// Replace receives a complete list, or the end of one that the sink has got in parts. An object of
-// another type fails all of it, so that such a list never passes for an empty one.
+// Replace passes a complete list to the sink, or the end of a list that the sink has got in
+// parts. It returns an error if one object has another type, so that such a list never counts as
+// empty.
 func (f *feed) Replace(list []any, version string) error {
 	defer f.reading.turn.release()
 	if f.reading.resumption.listed.Swap(false) {
@@ -94,8 +96,8 @@ func (f *feed) Replace(list []any, version string) error {
 	return nil
 }
 
-// wentBack notes that a complete list of version has come. It reports whether the list shows
-// that the server went back in time, and reports that as a failure too.
+// wentBack records that a complete list of this version has come. If the list shows that the
+// server went back in time, wentBack returns true and reports a failure.
 func (f *feed) wentBack(version string) bool {
 	before, shown := f.reading.reached, f.reading.parts.last()
 	f.reading.reached = version

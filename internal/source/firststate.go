@@ -8,16 +8,17 @@ import (
 )
 
 const (
-	// quietStream is how long a source waits for the next object of a stream of the first state,
-	// before it lists instead.
+	// quietStream is how long a source waits for the next object of a stream of the first state before it
+	// lists instead.
 	quietStream = 10 * time.Second
-	// doubtfulStream is how long it waits for an object that surely belongs to the first state. An object
-	// that was created meanwhile has a higher version than all before it. Most others come by name.
+	// doubtfulStream is how long a source waits for an object that surely belongs to the first state. An
+	// object with a higher version than all before it may have been created since the stream began.
 	doubtfulStream = 40 * time.Second
 )
 
 // firstState measures how long a source has waited for the next object of a first state. Changes of known
-// objects do not count, so no traffic keeps the source waiting forever. Nor does the time of the sink.
+// objects do not end the wait, so traffic cannot keep the source waiting forever. The time that the sink
+// takes does not count.
 type firstState struct {
 	seen            map[uint64]struct{} // hashes of names; two names with the same hash do no harm
 	newest          string              // the highest version of an object so far
@@ -26,10 +27,10 @@ type firstState struct {
 
 var nameSeed = maphash.MakeSeed()
 
-// left returns for how long the source may still wait.
+// left returns how long the source may still wait.
 func (s *firstState) left() time.Duration { return min(quietStream-s.quiet, doubtfulStream-s.doubtful) }
 
-// took notes that the stream has brought an object, as an added one.
+// took records an added object of the stream.
 func (s *firstState) took(obj metav1.Object) {
 	name := maphash.String(nameSeed, obj.GetNamespace())*31 + maphash.String(nameSeed, obj.GetName())
 	if _, again := s.seen[name]; again {

@@ -21,11 +21,13 @@ import (
 const (
 	// watchBuffer is how many events a watch may be ahead of the reflector.
 	watchBuffer = 256
-	// shortWatch is less than a working watch lasts.
+	// shortWatch is the duration below which a watch counts as ended at once. A working watch lasts
+	// longer.
 	shortWatch = time.Second
-	// overdueWatch is how long a watch may be silent when the server should have ended it that long ago.
+	// overdueWatch is how long a silent watch may stay open after the server should have ended it.
 	overdueWatch = time.Minute
-	// maxSeconds is longer than any watch lasts, and can be added to a time.
+	// maxSeconds is longer than any watch lasts. As a duration, it can be added to a time without
+	// overflow.
 	maxSeconds = 1 << 32
 )
 
@@ -38,9 +40,8 @@ const (
 	phaseResuming               // continues from an old version, which may yet be refused
 )
 
-// forwarder passes the events of one watch on to the reflector and inspects each. A reflector
-// hides errors in the stream, drops events that it does not understand, and does not survive
-// a nil object.
+// forwarder inspects the events of one watch and passes them on to the reflector. A reflector hides
+// errors in the stream, drops events that it does not understand, and panics for a nil object.
 type forwarder struct {
 	reading   *reading
 	inner     watch.Interface
@@ -84,8 +85,8 @@ func (f *forwarder) ResultChan() <-chan watch.Event { return f.out }
 // Stop ends the watch. It does not wait.
 func (f *forwarder) Stop() { f.once.Do(func() { close(f.stopped) }) }
 
-// run passes events on until the watch ends, Stop is called or ctx ends. A reflector that is
-// behind holds up the inner watch, so that the API server waits.
+// run passes events on until the watch ends, Stop is called or ctx ends. If the reflector is
+// behind, run does not read the inner watch, so the API server waits.
 func (f *forwarder) run(ctx context.Context) {
 	defer close(f.out)
 	defer f.inner.Stop()
@@ -125,7 +126,7 @@ func (f *forwarder) run(ctx context.Context) {
 	}
 }
 
-// left returns for how long the watch may still be silent.
+// left returns how long the watch may still be silent.
 func (f *forwarder) left() time.Duration {
 	switch {
 	case f.phase == phaseStreaming:
@@ -136,7 +137,8 @@ func (f *forwarder) left() time.Duration {
 	return overdueWatch + max(time.Until(f.ends), -f.silent)
 }
 
-// receive returns the next event for the reflector, and false if there is none.
+// receive waits for the next event for the reflector. It returns false if the watch ends without
+// one.
 func (f *forwarder) receive(ctx context.Context) (watch.Event, bool) {
 	waited := false
 	for {
@@ -189,8 +191,8 @@ func (f *forwarder) receive(ctx context.Context) (watch.Event, bool) {
 	}
 }
 
-// ended returns the event that tells the reflector about the end of the watch, and false if
-// it needs none.
+// ended returns the event that tells the reflector about the end of the watch, or false if the
+// reflector needs none.
 func (f *forwarder) ended(ctx context.Context) (watch.Event, bool) {
 	f.reading.watchEnded(ctx, f.info.Events == 0 && time.Since(f.opened) < shortWatch)
 	if f.phase == phaseResuming {
@@ -206,8 +208,8 @@ func (f *forwarder) ended(ctx context.Context) (watch.Event, bool) {
 	return watch.Event{Type: watch.Error, Object: &errStreamCut.ErrStatus}, true
 }
 
-// overdue returns the event with which a watch that has been silent for too long ends, and false if
-// it needs none.
+// overdue returns the last event of a watch that has been silent for too long, or false if the
+// reflector needs none.
 func (f *forwarder) overdue(ctx context.Context) (watch.Event, bool) {
 	if f.phase != phaseStreaming {
 		f.info.Err = errOverdue
@@ -218,11 +220,11 @@ func (f *forwarder) overdue(ctx context.Context) (watch.Event, bool) {
 	return watch.Event{Type: watch.Error, Object: &errStreamless.ErrStatus}, true
 }
 
-// inParts reports whether the objects of the watch go to the sink directly.
+// inParts reports whether the objects of the watch go directly to the sink.
 func (f *forwarder) inParts() bool { return f.phase == phaseStreaming && f.reading.opts.Early }
 
-// pass gives an event to the reflector, or to the sink. It returns false if the watch was stopped
-// instead.
+// pass passes an event to the reflector or the sink. It returns false if the watch is stopped
+// before.
 func (f *forwarder) pass(ctx context.Context, e watch.Event) bool {
 	switch {
 	case !f.inParts() || e.Type == watch.Error || e.Type == watch.Bookmark:
@@ -234,7 +236,7 @@ func (f *forwarder) pass(ctx context.Context, e watch.Event) bool {
 	return true
 }
 
-// send gives the reflector an event. It returns false if the watch was stopped instead.
+// send passes an event to the reflector. It returns false if the watch is stopped before.
 func (f *forwarder) send(ctx context.Context, e watch.Event) bool {
 	select {
 	case f.out <- e: // as in receive
@@ -251,7 +253,7 @@ func (f *forwarder) send(ctx context.Context, e watch.Event) bool {
 	}
 }
 
-// inspect reports whether to pass e on. It gives every error a Status.
+// inspect reports whether to pass e on. It makes sure that the object of an error is a Status.
 func (f *forwarder) inspect(ctx context.Context, e *watch.Event) bool {
 	if e.Type == watch.Error {
 		f.inspectError(ctx, e)
@@ -281,7 +283,8 @@ func (f *forwarder) inspect(ctx context.Context, e *watch.Event) bool {
 	return true
 }
 
-// inspectError gives an error a Status, and reports it unless it says that the version is gone.
+// inspectError sets the object of an error to a Status, and reports the error unless the version
+// has expired.
 func (f *forwarder) inspectError(ctx context.Context, e *watch.Event) {
 	e.Object = statusOf(e.Object)
 	err := apierrors.FromObject(e.Object)
@@ -296,9 +299,9 @@ func (f *forwarder) inspectError(ctx context.Context, e *watch.Event) {
 	}
 }
 
-// refuse returns the error with which a stream of the first state must end, because of an event of
-// it, so that a list follows. It returns nil if the stream continues. completes is true if e is the
-// bookmark at the end.
+// refuse returns the error that must end a stream of the first state because of event e, so that a
+// list follows. It returns nil if the stream may continue. completes is true if e is the bookmark
+// at the end.
 func (f *forwarder) refuse(e *watch.Event, completes bool) *apierrors.StatusError {
 	odd := f.phase == phaseStreaming && e.Type == watch.Added && !f.reading.answers.kind.learn(e.Object)
 	if !odd && !completes && (!f.inParts() || e.Type == watch.Bookmark) {
@@ -318,14 +321,14 @@ func (f *forwarder) refuse(e *watch.Event, completes bool) *apierrors.StatusErro
 	return nil
 }
 
-// isBack reports whether the version of a bookmark comes before what is known.
+// isBack reports whether the version of a bookmark is older than what is known.
 func (f *forwarder) isBack(bookmark runtime.Object) bool {
 	m, err := object.Meta(bookmark)
 	return err == nil && (older(m.GetResourceVersion(), f.reached) || older(m.GetResourceVersion(), f.reading.parts.last()))
 }
 
-// check returns the metadata of an event's object, and reports whether the event completes the first
-// state that its watch is streaming. It returns an error if a reflector cannot use the event.
+// check returns the metadata of an event's object. completes is true if the event is the end of the
+// first state. check returns an error if a reflector cannot use the event.
 func check(e *watch.Event, streaming bool) (obj metav1.Object, completes bool, err error) {
 	obj, err = object.Meta(e.Object)
 	if err != nil {
@@ -345,7 +348,7 @@ func check(e *watch.Event, streaming bool) (obj metav1.Object, completes bool, e
 	return nil, false, fmt.Errorf("unknown type of watch event %q", e.Type)
 }
 
-// accepted notes that the server did not refuse a watch from an old version.
+// accepted records that the server has accepted a watch from an old version.
 func (f *forwarder) accepted() {
 	if f.phase != phaseResuming {
 		return
@@ -357,15 +360,15 @@ func (f *forwarder) accepted() {
 	}
 }
 
-// beginParts gives the sink the beginning of a stream of the first state. The version of a stream is
-// known only at its end. If it shows that the server went back in time, a list follows.
+// beginParts tells the sink that a stream of the first state begins. The version of a stream is
+// known only at its end. If that version shows that the server went back in time, a list follows.
 func (f *forwarder) beginParts() {
 	f.reading.calls.rename("watch", ownWork)
 	defer f.reading.calls.rename(ownWork, "watch")
 	f.reading.parts.begin(f.reading.sink, "", f.reading.doubtful())
 }
 
-// takePart gives an event of such a stream to the sink.
+// takePart passes an event of the stream of the first state to the sink.
 func (f *forwarder) takePart(e watch.Event) {
 	sink := f.reading.sink
 	f.reading.calls.rename("watch", ownWork)

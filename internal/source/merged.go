@@ -8,8 +8,8 @@ import (
 	"github.com/customcacheinformer/informer/internal/framing"
 )
 
-// merged is what a watch brings: the events that were taken off its body, and those of client-go,
-// in the order of the body. It belongs to one goroutine.
+// merged joins the events of a watch that this package has decoded with those from client-go, in
+// the order of the body. Only one goroutine may use it.
 type merged struct {
 	taken <-chan watch.Event // nil if the body is client-go's
 	rest  <-chan watch.Event // of client-go
@@ -22,7 +22,8 @@ type merged struct {
 	open   bool
 }
 
-// poll returns the next event if it is there. open is false at the end of the watch.
+// poll returns the next event without blocking. ok is false if there is none yet. open is false
+// at the end of the watch.
 func (m *merged) poll() (e watch.Event, open, ok bool) {
 	for {
 		if m.next.Type != framing.Mark {
@@ -51,7 +52,7 @@ func (m *merged) poll() (e watch.Event, open, ok bool) {
 	}
 }
 
-// ahead returns the channel of the taken events, or nil while an event of client-go's must come
+// ahead returns the channel of the taken events, or nil while an event from client-go must come
 // first.
 func (m *merged) ahead() <-chan watch.Event {
 	if m.marked {
@@ -60,7 +61,7 @@ func (m *merged) ahead() <-chan watch.Event {
 	return m.taken
 }
 
-// take takes an event from ahead.
+// take stores an event that was received from ahead.
 func (m *merged) take(e watch.Event) {
 	if e.Type == framing.Mark {
 		m.marked = true
@@ -70,5 +71,5 @@ func (m *merged) take(e watch.Event) {
 	}
 }
 
-// hold takes an event from rest, or its end.
+// hold stores an event that was received from rest. open is false if rest was closed.
 func (m *merged) hold(e watch.Event, open bool) { m.e, m.open, m.held = e, open, true }

@@ -7,15 +7,15 @@ import (
 )
 
 // patientLists is how many lists in a row may expire before they are complete, because the sink or the
-// network is slow. The next one is asked for as a whole.
+// network is slow. The next list is requested as a whole.
 const patientLists = 2
 
-// parts gives a list to the sink while it still comes in: the pages of a list, or the events of a
-// stream of the first state. So nothing has to hold a whole list. The reflector gets the pages
-// without their objects, and of a stream only the bookmark.
+// parts passes a list to the sink in parts while it comes in: the pages of a list, or the events of a
+// stream of the first state. So nothing has to hold a whole list. The reflector gets pages without
+// objects, and only the bookmark of a stream.
 //
-// Pages come from a goroutine of client-go's pager, events from a forwarder's, and the end of the list
-// from the reflector's. They come one after the other.
+// Pages come from the goroutine of client-go's pager, events from a forwarder, and the end of the list
+// from the reflector, but never two at once.
 type parts struct {
 	mu      sync.Mutex // held while the sink takes a part; protects the rest
 	open    bool       // the list that comes in has begun in parts
@@ -24,8 +24,8 @@ type parts struct {
 	shown   string     // see last
 }
 
-// request returns how the next list must be asked for: as the newest, because the sink has objects
-// of a list that was given up, and as a whole.
+// request returns how the next list must be requested. newest is true if the sink has objects of a
+// list that was given up. whole is true if too many lists have expired.
 func (p *parts) request() (newest, whole bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -38,16 +38,16 @@ func (p *parts) whole() {
 	p.open = false
 }
 
-// last returns the latest version that a list has shown since the last complete one, also a list
-// that was given up.
+// last returns the latest version that a list has shown since the last complete one, including lists
+// that were given up.
 func (p *parts) last() string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.shown
 }
 
-// begin gives the sink the beginning of a list. version is "" if it is not known yet. See Sink.Begin
-// for doubtful.
+// begin tells the sink that a list begins. version is "" if it is not known yet. See Sink.Begin for
+// doubtful.
 func (p *parts) begin(sink Sink, version string, doubtful bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -58,15 +58,15 @@ func (p *parts) begin(sink Sink, version string, doubtful bool) {
 	sink.Begin(doubtful)
 }
 
-// take gives the sink a part of the list that has begun.
+// take calls give, which must pass a part of the list to the sink.
 func (p *parts) take(give func()) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	give()
 }
 
-// end notes that a list of that version is complete. If it has come in parts, end gives the sink
-// its end. Otherwise it returns false.
+// end records that a list of this version is complete. If the list has come in parts, end calls
+// Sink.End and returns true. Otherwise it returns false.
 func (p *parts) end(sink Sink, version string) (inParts bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -78,9 +78,9 @@ func (p *parts) end(sink Sink, version string) (inParts bool) {
 	return inParts
 }
 
-// pageExpired returns the error for a page that the server no longer has. If it were an Expired
-// error, client-go would ask for all objects at once, and take the version of the first page for
-// theirs.
+// pageExpired returns the error for a page that the server no longer has. After an Expired error,
+// client-go would request all objects at once, but give them the version of the first page. So
+// pageExpired returns another error.
 func (p *parts) pageExpired(err error) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()

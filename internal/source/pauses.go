@@ -15,7 +15,8 @@ import (
 // backoffReset is how long list and watch must work before the back-off starts over.
 const backoffReset = 2 * time.Minute
 
-// pauses are the pauses between attempts. client-go's start over every two minutes, also in an outage.
+// pauses are the pauses between attempts. client-go's own pauses start over every two minutes, even in an
+// outage.
 type pauses struct {
 	clock stopwatch.Stopwatch
 	first wait.Backoff
@@ -26,14 +27,15 @@ type pauses struct {
 	next wait.Backoff // protected by mu
 }
 
-// worked notes that list and watch work.
+// worked records that list and watch work.
 func (p *pauses) worked() {
 	if p.good.Load() == 0 { // the usual case, kept cheap
 		p.good.CompareAndSwap(0, int64(p.clock.Now()))
 	}
 }
 
-// interrupted notes that one of them has failed or must be repeated. If both were good for long, all starts over.
+// interrupted records that list or watch has failed or must be repeated. If both have worked for backoffReset,
+// the pauses start over.
 func (p *pauses) interrupted() {
 	if since := p.good.Swap(0); since != 0 && p.clock.Now()-time.Duration(since) >= backoffReset {
 		p.mu.Lock()
@@ -52,8 +54,8 @@ func (p *pauses) step() time.Duration {
 	return pause
 }
 
-// stopClock is a real clock whose After waits for the next of pauses, and also fires when ctx ends. The
-// reflector calls After between its own attempts, and does not look at its ctx meanwhile.
+// stopClock is a real clock whose After waits for the next of pauses, or until ctx ends. The reflector calls
+// After between its own attempts, and does not look at its ctx while it waits.
 type stopClock struct {
 	clock.RealClock
 	ctx    context.Context

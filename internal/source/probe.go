@@ -10,13 +10,13 @@ import (
 	"k8s.io/apimachinery/pkg/util/resourceversion"
 )
 
-// probe asks the server for its present version, and returns an Expired error if that is
-// older than version. Then the server was restored from a backup. It would accept a watch
-// from version and stay silent until it reaches that version again; a list that is at least
-// as new would wait for the same.
+// probe asks the server for its current version, and returns an Expired error if that is older
+// than version. Then the server was restored from a backup. It would accept a watch from version
+// and stay silent until it reaches that version again, and so would a list that must be at least
+// as new.
 //
-// A server may refuse such a request as a bad one, such as a relay that does not know the
-// newest state. Then it is trusted, as client-go trusts every server.
+// Some servers refuse such a request with BadRequest or Invalid, such as a relay that does not
+// know the newest state. probe then trusts the server, as client-go trusts every server.
 func (c *client) probe(ctx context.Context, version string) error {
 	_, now, err := c.list(ctx, metav1.ListOptions{Limit: 1}, func(string, bool) error { return nil })
 	switch {
@@ -40,8 +40,8 @@ func (c *client) probe(ctx context.Context, version string) error {
 	return nil
 }
 
-// probeIfSuspect probes a server that has failed, before a request for everything after
-// version.
+// probeIfSuspect probes the server before a request from version, if a request has failed since
+// the server was last trusted.
 func (c *client) probeIfSuspect(ctx context.Context, version string) error {
 	if isAnyVersion(version) || !c.trust.is(suspect) {
 		return nil
@@ -58,7 +58,8 @@ func (c *client) probeIfSuspect(ctx context.Context, version string) error {
 	return apierrors.NewResourceExpired(fmt.Sprintf("asking for one object: %v", err))
 }
 
-// prepareList waits for a turn and mends the request, unless that is for a further page.
+// prepareList waits for a turn and adjusts the options of the request. For a further page it does
+// nothing.
 func (c *client) prepareList(ctx context.Context, opts *metav1.ListOptions) error {
 	if opts.Continue != "" {
 		return nil
@@ -74,14 +75,14 @@ func (c *client) prepareList(ctx context.Context, opts *metav1.ListOptions) erro
 	return c.askForNewest(ctx, opts)
 }
 
-// askForNewest makes a list ask for the newest state if the server went back in time. A
-// list that must not be older than a version that the server has lost would block until the
-// server reaches that version again.
+// askForNewest makes a list ask for the newest state if the server went back in time. A list that
+// must be at least as new as a lost version would block until the server reaches that version
+// again.
 //
-// A list in pages asks for the newest state too. Otherwise the API server answers the first
-// such list in one piece and, after a restart of the server, with a state that is too old to
-// be watched from. So does a list after one that came in parts and was given up: client-go does not
-// know which version the sink has seen, and another API server may be behind that.
+// A list in pages asks for the newest state too. Otherwise the API server answers the first such
+// list in one piece and, after a restart of the server, with a state that is too old for a watch.
+// A list also asks for the newest state after a list in parts was given up: client-go does not
+// know which version the sink has seen, and another API server may be behind it.
 func (c *client) askForNewest(ctx context.Context, opts *metav1.ListOptions) error {
 	if !c.trust.unnamed.Load() {
 		if err := c.probeIfSuspect(ctx, opts.ResourceVersion); err != nil && !isExpired(err) {

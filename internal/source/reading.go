@@ -11,8 +11,8 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// reading is the state of one Run, or of one part of RunParts. The requests, the forwarder of a watch
-// and the feed share it.
+// reading is the state of one Run, or of one part of RunParts. The requests, the forwarder and the feed
+// share it.
 type reading struct {
 	*connection
 	opts   Options
@@ -28,7 +28,8 @@ type reading struct {
 	// streamless is true if a stream of the first state did not end; from then on, the source
 	// lists.
 	streamless atomic.Bool
-	// moved is set until a list is complete, because the same versions may stand for other contents than before.
+	// moved is true until the next list is complete if the same versions may stand for other contents
+	// than before.
 	moved atomic.Bool
 	// reached is the version of the last list, or of the last event after it that has one. At
 	// first it is the version given to Run. It belongs to the reflector's goroutine.
@@ -50,11 +51,11 @@ func newReading(ctx context.Context, c *connection, opts Options, sink Sink, ver
 	return r
 }
 
-// doubtful reports whether the versions of the next list may stand for other contents than they did.
+// doubtful reports whether the versions of the next list may stand for other contents than before.
 func (r *reading) doubtful() bool { return r.trust.is(wentBack) || r.moved.Load() }
 
-// failed notes that an operation has failed. It reports err unless an error of that kind was
-// reported since the operation last worked.
+// failed records that an operation has failed. It reports err unless an error of this kind was reported
+// since the operation last worked.
 func (r *reading) failed(ctx context.Context, op string, err error) {
 	if ctx.Err() != nil {
 		return
@@ -67,7 +68,7 @@ func (r *reading) failed(ctx context.Context, op string, err error) {
 	}
 }
 
-// worked notes that an operation has delivered something good.
+// worked records that an operation works.
 func (r *reading) worked(op string) {
 	if before := r.failures.remove(op); before.failures > 0 {
 		r.logger.Info("The source works again", "operation", op, "failures", before.failures)
@@ -77,8 +78,8 @@ func (r *reading) worked(op string) {
 	}
 }
 
-// watchEnded notes that a watch has ended without an error. One watch that ends at once is no
-// failure. Several in a row are, and only this function notices it.
+// watchEnded records that a watch has ended without an error. One watch that ends at once is not a
+// failure. Three in a row are, and only this function notices that.
 func (r *reading) watchEnded(ctx context.Context, atOnce bool) {
 	if !atOnce {
 		r.short.Store(0)
@@ -87,8 +88,8 @@ func (r *reading) watchEnded(ctx context.Context, atOnce bool) {
 	}
 }
 
-// notResumed notes that the source has refused with err a watch from the version. If a list must follow,
-// it ends the resumption, and returns the error that makes the reflector list.
+// notResumed records that the source has refused to resume, with err. If a list must follow, it ends the
+// resumption and returns the error that makes the reflector list. Otherwise it returns nil.
 func (r *reading) notResumed(err error) *apierrors.StatusError {
 	if r.resumption.from() == "" || !r.resumption.refuse(err, true) {
 		return nil

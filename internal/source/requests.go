@@ -18,8 +18,8 @@ import (
 	"github.com/customcacheinformer/informer/internal/object"
 )
 
-// requests is the ListerWatcher that the reflector asks. It passes each request on to the
-// user's.
+// requests is the ListerWatcher of the reflector. It passes each request on to the user's
+// ListerWatcher.
 type requests struct {
 	client
 	listOnly  bool                      // never stream the first state
@@ -34,11 +34,11 @@ func newRequests(r *reading, lister cache.ListerWatcher) *requests {
 	}
 }
 
-// IsWatchListSemanticsUnSupported has the reflector list rather than stream.
+// IsWatchListSemanticsUnSupported returns true if the reflector must list instead of stream the
+// first state.
 func (r *requests) IsWatchListSemanticsUnSupported() bool { return r.listOnly }
 
-// List and Watch exist because a reflector is made of the older interface. They are not
-// called.
+// List exists because a reflector takes the older interface. Nothing calls it or Watch.
 func (r *requests) List(opts metav1.ListOptions) (runtime.Object, error) {
 	return r.ListWithContext(context.Background(), opts)
 }
@@ -88,8 +88,8 @@ func (r *requests) listForReflector(ctx context.Context, opts metav1.ListOptions
 	return list, withoutVersion(err, opts.ResourceVersion)
 }
 
-// resume answers a list with an empty one if the source can continue from an old version. It
-// returns nil if the reflector must list.
+// resume returns an empty list if the source can continue from an old version. It returns a nil
+// list and a nil error if the reflector must list.
 func (r *requests) resume(ctx context.Context) (runtime.Object, error) {
 	version := r.resumption.from()
 	if version == "" {
@@ -110,7 +110,7 @@ func (r *requests) resume(ctx context.Context) (runtime.Object, error) {
 	return nil, nil
 }
 
-// takePage gives the objects of a page to the sink, and returns the page without them.
+// takePage passes the objects of a page to the sink, and returns the page without them.
 func (r *requests) takePage(ctx context.Context, page runtime.Object, first bool) (runtime.Object, error) {
 	if !r.calls.enter(ownWork) {
 		return nil, context.Canceled
@@ -155,8 +155,7 @@ func (r *requests) takePage(ctx context.Context, page runtime.Object, first bool
 	return rest, nil
 }
 
-// WatchWithContext answers a watch of the reflector, which may ask for a stream of the first
-// state.
+// WatchWithContext answers a watch of the reflector, which may be a stream of the first state.
 func (r *requests) WatchWithContext(ctx context.Context, opts metav1.ListOptions) (answer watch.Interface, err error) {
 	r.stopRelay()
 	defer func() {
@@ -215,7 +214,7 @@ func (r *requests) WatchWithContext(ctx context.Context, opts metav1.ListOptions
 	return w, nil
 }
 
-// prepareWatch waits for the time of the next watch and mends the request.
+// prepareWatch waits until the next watch may begin, and adjusts the options of the request.
 func (r *requests) prepareWatch(ctx context.Context, p phase, opts *metav1.ListOptions) error {
 	if p == phaseStreaming {
 		return r.prepareList(ctx, opts)
@@ -235,8 +234,8 @@ func (r *requests) prepareWatch(ctx context.Context, p phase, opts *metav1.ListO
 	return r.probeIfSuspect(ctx, opts.ResourceVersion)
 }
 
-// watchRefused returns the error that the reflector gets for a watch that failed with err. It
-// reports err unless a list follows.
+// watchRefused returns the error for the reflector after a watch has failed with err. It reports
+// err unless a list follows.
 func (r *requests) watchRefused(ctx context.Context, p phase, version string, err error) error {
 	if p == phaseStreaming {
 		err = withoutVersion(err, version)
@@ -263,8 +262,8 @@ func (r *requests) watchRefused(ctx context.Context, p phase, version string, er
 	return err
 }
 
-// pace holds up a watch that follows another within shortWatch. If a watch brings something
-// and ends at once, the reflector opens the next without a pause.
+// pace blocks until shortWatch has passed since the last watch. If a watch brings something and
+// ends at once, the reflector would open the next without a pause.
 func (r *requests) pace(ctx context.Context) {
 	if pause := shortWatch - time.Since(r.lastWatch); pause > 0 {
 		select {
@@ -275,8 +274,8 @@ func (r *requests) pace(ctx context.Context) {
 	r.lastWatch = time.Now()
 }
 
-// stopRelay stops the last watch. The reflector itself does not stop a stream whose first
-// state its store has refused.
+// stopRelay stops the last watch. The reflector does not stop a stream whose first state its
+// store has refused.
 func (r *requests) stopRelay() {
 	if last := r.forwarder.Swap(nil); last != nil {
 		last.Stop()

@@ -6,22 +6,21 @@ import (
 	"time"
 )
 
-// resumeWait is how long a watch from an old version must go on before it counts as
-// accepted. An API server takes every watch, and says at once in the stream if the version is
-// gone. A good watch may be silent for a minute.
+// resumeWait is how long a watch from an old version must last before it counts as accepted. An API
+// server accepts every watch, and says at once in the stream if the version has expired. A good watch
+// may be silent for a minute.
 const resumeWait = 100 * time.Millisecond
 
 const (
-	// resumeTries is the number of refusals after which the source is listed.
+	// resumeTries is after how many refusals the source lists.
 	resumeTries = 2
-	// resumePatience is how long a source may be busy before it is listed.
+	// resumePatience is how long the server may be busy before the source lists.
 	resumePatience = time.Minute
 )
 
-// resumption lets a source begin at a given version instead of with a list. A reflector
-// cannot be told where to start, but it watches from the version that it has listed. So its
-// first list is answered with an empty list of the given version, which feed does not pass
-// on.
+// resumption lets a source begin at a given version instead of with a list. A reflector cannot be told
+// where to start, but it watches from the version of its list. So its first list gets an empty list of
+// the given version, which feed does not pass on.
 type resumption struct {
 	listed atomic.Bool // the reflector has the empty list, and feed has not seen it yet
 
@@ -39,9 +38,10 @@ func (r *resumption) from() string {
 	return r.version
 }
 
-// refuse notes that the source refuses with err to continue from the version. It reports whether a list
-// must follow. A busy source gets a minute first, because a list costs more than a watch. A source that
-// cannot be reached gets any time. But if a probe was answered, a lost watch counts as busy.
+// refuse records that the server refuses to continue from the version, with err. It reports whether a
+// list must follow. A busy server first gets resumePatience, because a list costs more than a watch. A
+// server that cannot be reached gets any time. But probed means that a probe was answered; a lost watch
+// then counts as busy.
 func (r *resumption) refuse(err error, probed bool) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -58,8 +58,8 @@ func (r *resumption) refuse(err error, probed bool) bool {
 	return r.refusals >= resumeTries
 }
 
-// finish ends the resumption, because a watch from the version was accepted or refused. It
-// returns the version, or "" if the resumption had ended before.
+// finish ends the resumption, after a watch from the version was accepted or refused. It returns the
+// version, or "" if the resumption has ended before.
 func (r *resumption) finish() string {
 	r.mu.Lock()
 	defer r.mu.Unlock()

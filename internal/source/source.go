@@ -16,13 +16,12 @@ import (
 	"github.com/customcacheinformer/informer/internal/turns"
 )
 
-// reflectorLevel is added to the verbosity of the reflector's log lines. The reflector logs
-// a line at Info for every watch that the server cuts. This package reports the lines that
-// matter itself.
+// reflectorLevel is added to the verbosity of the reflector's log lines. The reflector logs a line at
+// Info for every watch that the server cuts. This package itself reports what matters.
 const reflectorLevel = 3
 
-// Source lists and watches one resource. Its methods may be called from any goroutine; Run
-// may be called once.
+// Source lists and watches one resource. Its methods may be called from any goroutine. Only one of Run,
+// RunParts and RunOver may be called, and only once.
 type Source struct {
 	connection
 	lister    cache.ListerWatcher // the user's
@@ -31,7 +30,7 @@ type Source struct {
 	requests  atomic.Pointer[requests] // nil before Run
 }
 
-// New returns a Source over lister. It makes no request.
+// New returns a Source that reads from lister. It makes no request.
 func New(lister cache.ListerWatcher, clock stopwatch.Stopwatch, opts Options, callbacks Callbacks) *Source {
 	if opts.Tweak == nil {
 		opts.Tweak = func(*metav1.ListOptions) {}
@@ -46,55 +45,56 @@ func New(lister cache.ListerWatcher, clock stopwatch.Stopwatch, opts Options, ca
 	}}
 }
 
-// TakeInEarly has the source give lists to the sink in parts, while they come in. It asks for them in pages
-// of pageSize objects; 0 leaves that to client-go. TakeInEarly must be called before Run, if at all.
+// TakeInEarly makes the source pass lists to the sink in parts, while they come in. The source then
+// requests lists in pages of pageSize objects; with 0, client-go chooses the size. TakeInEarly must be
+// called before Run.
 func (s *Source) TakeInEarly(pageSize int64) {
 	s.opts.Early, s.opts.PageSize = true, pageSize
 }
 
-// Run reads the resource into sink until ctx ends. If version is not "", it resumes with a
-// watch from that version, unless the server has forgotten or lost it. Otherwise it lists
-// first. Run returns when no call of the user's ListerWatcher is under way.
+// Run reads the resource into sink until ctx ends. If version is not "", it resumes with a watch from
+// that version, unless the server has forgotten or lost the version. Otherwise it lists first. After
+// the end of ctx, Run blocks until no call of the user's ListerWatcher is under way.
 func (s *Source) Run(ctx context.Context, sink Sink, version string) {
 	s.read(ctx, newRequests(newReading(ctx, &s.connection, s.opts, sink, version), s.lister))
 	s.close()
 }
 
-// Divided is a source that delivers a part of a resource, and from time to time another part, such as the
-// objects that one replica of a program is to work on. Package shards makes one. An informer calls Part
-// instead of the methods of a cache.ListerWatcher.
+// Divided is a source that delivers one part of a resource at a time, such as the objects that one
+// replica of a program works on. Package shards makes one. An informer calls Part instead of the
+// methods of cache.ListerWatcher.
 type Divided interface {
 	cache.ListerWatcher
-	// Part returns the part to deliver now. The informer calls it when it starts, and each time
-	// that Changed of the last part was closed. Part must not block.
+	// Part returns the part to deliver now. The informer calls it when it starts, and each time Changed
+	// of the last part is closed. Part must not block.
 	Part() Part
 }
 
-// Part is a part of a resource, as a [Divided] source delivers it. The informer lists it, and continues
-// with a watch until Changed is closed. Only Lister is needed.
+// Part is a part of a resource that a [Divided] source delivers. The informer lists the part, and
+// watches it until Changed is closed. Only Lister is required.
 //
-// An object of the last part that this part does not have leaves the store, without an event: it was
-// not deleted. Its events that wait for a watcher, also those that wait for a retry, are dropped. A call that
-// is under way is not taken back. If the object comes back with a later part, that is an add. An object of both parts that
-// the list lacks was deleted, and comes as a delete.
+// If an object of the last part is not in this part, it leaves the store without an event, because it
+// was not deleted. The informer drops its events that wait for a watcher or for a retry. A call that is
+// under way continues. If the object comes back with a later part, watchers get an add. If an object is
+// in both parts but not in the list, it was deleted, and watchers get a delete.
 type Part struct {
-	// Lister lists and watches the objects of the part. It may deliver others, such as those that
-	// an API server was asked to leave out and has not: the informer drops them, and Health counts
-	// them as Foreign.
+	// Lister lists and watches the objects of the part. It may deliver other objects too, such as those
+	// that an API server was asked to leave out but sent anyway: the informer drops them, and Health
+	// counts them as Foreign.
 	Lister cache.ListerWatcher
-	// Has reports whether an object with this key, such as "default/shop", is in the part. It must
-	// not block, and must always return the same. Nil means all keys.
+	// Has reports whether an object with this key, such as "default/shop", is in the part. It must not
+	// block, and must always return the same for a key. If Has is nil, the part has all keys.
 	Has func(key string) bool
-	// Changed is closed when the source has another part to deliver. Nil means never.
+	// Changed is closed when the source has another part to deliver. If it is nil, the part never
+	// changes.
 	Changed <-chan struct{}
-	// Applied is called each time that a list of the part is in the store. It must not block, and
-	// may be nil.
+	// Applied, if not nil, is called each time a list of the part is in the store. It must not block.
 	Applied func()
 }
 
-// RunParts reads one part of the resource after another into sink, until ctx ends: each, which next
-// returns, until it has changed. Each begins with a list, which is no older than what was read
-// before. RunParts does not use the lister of New.
+// RunParts reads one part of the resource after another into sink, until ctx ends. It calls next for
+// each part, and reads the part until its Changed is closed. Each part begins with a list that is not
+// older than what was read before. RunParts does not use the lister of New.
 func (s *Source) RunParts(ctx context.Context, sink Sink, next func() Part) {
 	reached, answers := "", (*answers)(nil)
 	for {
@@ -122,7 +122,7 @@ func (s *Source) RunParts(ctx context.Context, sink Sink, next func() Part) {
 	}
 }
 
-// read has a reflector read into the sink of r until ctx ends.
+// read runs a reflector that reads into the sink of r until ctx ends.
 func (s *Source) read(ctx context.Context, r *requests) {
 	quiet := r.logger.V(reflectorLevel)
 	reflector := cache.NewReflectorWithOptions(r, nil, &feed{ctx: ctx, reading: r.reading, sink: r.sink}, cache.ReflectorOptions{
@@ -154,8 +154,8 @@ func (s *Source) read(ctx context.Context, r *requests) {
 	})
 }
 
-// Newest asks the server for its present version of the resource. Unlike a probe, it changes nothing,
-// and may be called from any goroutine. It fails unless Run is under way.
+// Newest asks the server for its current version of the resource, and blocks for this request. Unlike a
+// probe, it changes nothing. It returns an error if Run is not under way or the request fails.
 func (s *Source) Newest(ctx context.Context) (string, error) {
 	r := s.requests.Load()
 	if r == nil || !s.calls.enter("list") {
@@ -167,8 +167,7 @@ func (s *Source) Newest(ctx context.Context) (string, error) {
 	return versionOf(r.lister.ListWithContext(ctx, opts))
 }
 
-// LastVersion returns the last resourceVersion that the reflector has seen, and "" before
-// the first.
+// LastVersion returns the last resourceVersion that the reflector has seen, or "" if it has seen none.
 func (s *Source) LastVersion() string {
 	if r := s.reflector.Load(); r != nil {
 		return r.LastSyncResourceVersion()

@@ -2,7 +2,7 @@ package source
 
 import "sync/atomic"
 
-// trust is whether the server still has the changes that it has shown.
+// trust records whether the server still has the changes that it has shown.
 //
 //	trusted ──► suspect    a request has failed
 //	suspect ──► trusted    a probe has found nothing wrong
@@ -10,8 +10,8 @@ import "sync/atomic"
 //	any     ──► trusted    a list has replaced everything known
 type trust struct {
 	state atomic.Int32
-	// unnamed is set if a request that named a version was refused, so that the next list must not
-	// name one.
+	// unnamed is true if the server has refused a request that named a version. The next list
+	// must not name one then.
 	unnamed  atomic.Bool
 	unprobed int // probes of a suspect server that were refused since the last complete list
 }
@@ -22,14 +22,14 @@ const (
 	wentBack
 )
 
-// lose notes that a request has failed. The server may come back with an older state.
+// lose records that a request has failed. The server may come back with an older state.
 func (t *trust) lose() { t.state.CompareAndSwap(trusted, suspect) }
 
-// confirm notes that a probe has found nothing wrong.
+// confirm records that a probe has found nothing wrong.
 func (t *trust) confirm() { t.state.CompareAndSwap(suspect, trusted) }
 
-// regain notes that a list has replaced everything known. It reports whether the server had
-// gone back.
+// regain records that a list has replaced everything known. It reports whether the server had
+// gone back in time.
 func (t *trust) regain() (back bool) {
 	t.unnamed.Store(false)
 	t.unprobed = 0

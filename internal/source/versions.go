@@ -12,5 +12,5 @@ func older(version, other string) bool {
 	return err == nil && order < 0
 }
 
-// isAnyVersion reports whether a request for version may be answered with any state.
+// isAnyVersion reports whether a request for this version may get any state.
 func isAnyVersion(version string) bool { return version == "" || version == "0" }

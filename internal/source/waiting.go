@@ -22,15 +22,15 @@ const (
 	unendedAfter = 10 * time.Second
 )
 
-// waiting measures how long a source has waited for the answer to a request, one at a time, or for the
-// end of a stream of the first state. It cancels nothing.
+// waiting measures how long a source has waited for the answer to its current request, or for the end of a
+// stream of the first state. It cancels nothing.
 type waiting struct {
 	answer, end *stopwatch.Call
 	asked       atomic.Pointer[string] // text about answers that asked the client to wait; nil if none came
 }
 
-// forAnswer notes that a request begins, in a turn that may be nil. The request must be made with the ctx
-// that it returns.
+// forAnswer records that a request begins. The caller must make the request with the returned ctx. turn
+// may be nil.
 func (w *waiting) forAnswer(ctx context.Context, logger klog.Logger, op string, now time.Duration, turn *turns.Turn) context.Context {
 	w.asked.Store(nil)
 	w.answer.Begin(op, "", now)
@@ -42,7 +42,7 @@ func (w *waiting) forAnswer(ctx context.Context, logger klog.Logger, op string, 
 	return klog.NewContext(ctx, klog.New(retryTap{logger.WithCallDepth(2), &w.asked}))
 }
 
-// tooLong returns for how long a request has had no answer, and 0 if that is not too long.
+// tooLong returns how long the request has had no answer, or 0 if that is less than unansweredAfter.
 func (w *waiting) tooLong() time.Duration {
 	if lasts := w.answer.Lasts(); lasts >= unansweredAfter {
 		return lasts
@@ -50,8 +50,8 @@ func (w *waiting) tooLong() time.Duration {
 	return 0
 }
 
-// reason returns the failure that stands for a wait that has become too long, and nil if none has.
-// before is the last failure; it may be nil.
+// reason returns a failure that describes a wait that is too long, or nil if no wait is. before is the
+// last failure, or nil.
 func (w *waiting) reason(before *Failure) *Failure {
 	f := Failure{Op: "watch"}
 	if lasts := w.tooLong(); lasts > 0 {
@@ -69,8 +69,9 @@ func (w *waiting) reason(before *Failure) *Failure {
 	return &f
 }
 
-// retryTap is a log sink that passes all lines on. It notes those, at level 4, with which client-go's REST
-// client shows that it repeats a request, because an answer has asked for that. Nothing else shows it.
+// retryTap is a log sink that passes all lines on. At level 4, client-go's REST client logs that it
+// repeats a request because an answer has asked for it. retryTap records these lines, because nothing else
+// shows the repetition.
 type retryTap struct {
 	inner klog.Logger
 	asked *atomic.Pointer[string]

@@ -10,8 +10,8 @@ import (
 	"github.com/customcacheinformer/informer/internal/framing"
 )
 
-// Wire is a lister that another one may replace while it is read, such as one with new credentials for the same server. It is
-// made by NewWire.
+// Wire holds a lister that may be replaced while it is read, such as by one with new credentials for the same
+// server. NewWire makes a Wire. Its methods may be called from any goroutine.
 type Wire struct {
 	mu      sync.Mutex // protects the rest
 	lister  cache.ListerWatcher
@@ -21,16 +21,17 @@ type Wire struct {
 	end     context.CancelFunc // ends the use of lister; nil before the first
 }
 
-// NewWire returns a Wire with its first lister, nil if there is none yet, and with the Options.Framing and Options.Tweak of that.
+// NewWire returns a Wire with its first lister, which is nil if there is none yet. framing and tweak are
+// Options.Framing and Options.Tweak for this lister.
 func NewWire(lister cache.ListerWatcher, framing framing.Type, tweak func(*metav1.ListOptions)) *Wire {
 	return &Wire{lister: lister, framing: framing, tweak: tweak}
 }
 
-// Set replaces the lister by that of another Wire. It does not block.
+// Set replaces the lister by the lister of another Wire. It does not block.
 func (w *Wire) Set(by *Wire) { w.become(by, false) }
 
-// Move is Set for a lister that delivers the same objects in another form. Their versions are the same, so a list follows, and the
-// contents of its objects are compared.
+// Move is Set for a lister that delivers the same objects in another form. Because their versions stay the
+// same, a list follows, and the sink compares the contents of the objects.
 func (w *Wire) Move(by *Wire) { w.become(by, true) }
 
 func (w *Wire) become(by *Wire, moved bool) {
@@ -67,7 +68,7 @@ type plug struct {
 	moved   bool
 }
 
-// use returns the lister, and a ctx that ends when it is replaced.
+// use returns the lister, and a ctx that ends when the lister is replaced.
 func (w *Wire) use(ctx context.Context) (context.Context, plug) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -79,9 +80,10 @@ func (w *Wire) use(ctx context.Context) (context.Context, plug) {
 	return ctx, plug{w.lister, w.framing, w.tweak, w.moved}
 }
 
-// RunOver reads the resource as Run does, over a wire. When the lister is replaced, it continues at the version that it has reached,
-// or with a list if one was under way: another watch from before that list could lead back in time. RunOver uses neither the
-// lister of New nor its Options.Framing and Options.Tweak. giveUp has the sink end a list that comes in, and reports whether there is one.
+// RunOver reads the resource as Run does, from the lister of wire. When the lister is replaced, RunOver
+// continues at the version that it has reached. If a list was under way, it begins with a list, because a watch
+// from before that list could lead back in time. giveUp must make the sink give up a list in parts, and return
+// whether there is one. RunOver does not use the lister, Options.Framing and Options.Tweak of New.
 func (s *Source) RunOver(ctx context.Context, sink Sink, wire *Wire, version string, giveUp func() (underWay bool)) {
 	moved := false
 	for ctx.Err() == nil {
