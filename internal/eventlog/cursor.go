@@ -1,8 +1,7 @@
 package eventlog
 
-// Cursor is one reader's place in the log. It keeps alive the chunk that it stands in and
-// all later ones. Its methods, except Poke and Wake, must not be called by two goroutines at
-// once.
+// Cursor is one reader's position in the log. It keeps its current chunk and all later chunks
+// alive. Its methods, except Poke and Wake, must not be called by two goroutines at once.
 type Cursor[R any] struct {
 	Sleeper
 	log    *Log[R]
@@ -11,7 +10,7 @@ type Cursor[R any] struct {
 	events int64 // number of events before the next record
 }
 
-// Cursor returns a cursor at the end of the log, which is never between two records of one
+// Cursor returns a cursor at the end of the log. The cursor is never between two records of one
 // call of Append.
 func (l *Log[R]) Cursor() *Cursor[R] {
 	l.mu.Lock()
@@ -24,7 +23,7 @@ func (l *Log[R]) Cursor() *Cursor[R] {
 	}
 }
 
-// Clone returns another cursor at the same place.
+// Clone returns another cursor at the same position.
 func (c *Cursor[R]) Clone() *Cursor[R] {
 	return &Cursor[R]{Sleeper: NewSleeper(), log: c.log, chunk: c.chunk, offset: c.offset, events: c.events}
 }
@@ -35,8 +34,8 @@ func (c *Cursor[R]) Position() int64 { return c.chunk.first + c.offset }
 // Events returns the number of events before the next record.
 func (c *Cursor[R]) Events() int64 { return c.events }
 
-// Next moves the cursor over up to limit records and returns them. They are all of one
-// chunk. Next does not block: it returns false if the cursor stands at the end of the log.
+// Next moves the cursor over up to limit records of one chunk and returns them. It does not
+// block: it returns false if the cursor is at the end of the log.
 func (c *Cursor[R]) Next(limit int) (Segment[R], bool) {
 	for {
 		if filled := c.chunk.filled.Load(); filled > c.offset {
@@ -61,8 +60,8 @@ func (c *Cursor[R]) Next(limit int) (Segment[R], bool) {
 	}
 }
 
-// Sleep arranges that the cursor gets a token with the next record, or when its chunk was
-// sealed. It does not block. It returns false if the caller must call Next instead.
+// Sleep makes the log send a token to Wake with the next record, or when the chunk of the cursor
+// is sealed. It does not block. It returns false if the caller must call Next instead.
 func (c *Cursor[R]) Sleep() bool {
 	c.log.mu.Lock()
 	defer c.log.mu.Unlock()
@@ -70,14 +69,15 @@ func (c *Cursor[R]) Sleep() bool {
 	return c.chunk.next.Load() == nil && c.log.sleepLocked(&c.Sleeper, c.Position()+1)
 }
 
-// Close releases the log. The cursor must not be used afterwards.
+// Close releases the records that the cursor keeps alive. The cursor must not be used after
+// Close.
 func (c *Cursor[R]) Close() {
 	c.log.Forget(&c.Sleeper)
 	c.chunk = nil
 }
 
-// Segment is a run of records that a reader handles together. The records belong to the log
-// and are never written again.
+// Segment is a run of records that a reader handles together. The records belong to the log. The
+// log never changes them, and a reader must not.
 type Segment[R any] struct {
 	Records []R   // the capacity reaches to the end of the chunk: see Extend
 	Events  int   // how many of the records are events
@@ -85,7 +85,7 @@ type Segment[R any] struct {
 	AsOf    int64 // of records that a reader has made: the position of the log that they sum up; otherwise 0
 }
 
-// At returns the position of a record in the log, or that of the log that the records sum up.
+// At returns the position of a record in the log, or AsOf if it is not 0.
 func (s Segment[R]) At(record int) int64 {
 	if s.AsOf > 0 {
 		return s.AsOf
@@ -93,8 +93,8 @@ func (s Segment[R]) At(record int) int64 {
 	return s.End - int64(len(s.Records)-record)
 }
 
-// Extend appends next to s without copying, and returns true, if next follows s in the same
-// chunk. Otherwise it returns false and changes nothing. Neither may be empty.
+// Extend appends next to s without copying and returns true, if next follows s in the same chunk.
+// Otherwise it returns false and changes nothing. Both s and next must have records.
 func (s *Segment[R]) Extend(next Segment[R]) bool {
 	n, more := len(s.Records), len(next.Records)
 	if cap(s.Records) < n+more || &s.Records[:n+1][n] != &next.Records[0] {

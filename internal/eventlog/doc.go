@@ -1,7 +1,7 @@
 // Package eventlog provides a log that one goroutine writes and any number of goroutines
 // read, each at its own pace.
 //
-// Append never waits for a reader. A record is garbage once every cursor has passed it, and
-// the last records of a quiet log are once SealIfIdle has ended their chunk. The package
-// imports nothing of Kubernetes and starts no goroutine.
+// Append never waits for a reader. The garbage collector frees a chunk of records once every
+// cursor has passed it, and the last chunk of a quiet log once SealIfIdle has ended it. The
+// package imports nothing of Kubernetes and starts no goroutine.
 package eventlog

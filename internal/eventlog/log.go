@@ -7,16 +7,17 @@ import (
 	"sync/atomic"
 )
 
-// Chunks start small, so that a log with few records keeps little memory alive. They double
-// in size up to MaxChunk, so that many records share the cost of one hand-over to a reader.
+// The first chunk is small, so that a log with few records keeps little memory alive. Later
+// chunks double in size up to MaxChunk, so that many records share the cost of one hand-over to a
+// reader.
 const (
 	minChunk = 16
 	// MaxChunk is the largest number of records in a Segment.
 	MaxChunk = 256
 )
 
-// Log holds every record once. The position of a record is the number of records before it.
-// A Log is made by New and must not be copied. Its methods may be called from any goroutine.
+// Log holds every record once. The position of a record is the number of records before it. New
+// makes a Log, which must not be copied. Its methods may be called from any goroutine.
 type Log[R any] struct {
 	count   func([]R) int
 	tail    atomic.Pointer[chunk[R]]
@@ -28,9 +29,9 @@ type Log[R any] struct {
 	earliest int64 // no sleeper waits for a lower position
 }
 
-// chunk is a part of the log. Only records[:filled] may be read. Once next is set, filled
-// does not change any more. Chunks point forward only, so the garbage collector frees a
-// chunk as soon as the last cursor has left it.
+// chunk is a part of the log. Only records[:filled] may be read. Once next is set, filled no
+// longer changes. Chunks point only forward, so the garbage collector frees a chunk as soon as
+// the last cursor has left it.
 type chunk[R any] struct {
 	first     int64 // the position of records[0]
 	events    int64 // number of events before records[0]
@@ -40,9 +41,9 @@ type chunk[R any] struct {
 	next      atomic.Pointer[chunk[R]]
 }
 
-// New returns an empty log. Some records may be notes to the readers instead of events:
-// count returns how many of the given records are events. The log calls count for every
-// run of records that is appended, and for every run that is read from a chunk with notes.
+// New returns an empty log. Some records may be notes to the readers instead of events: count
+// must return how many of the given records are events. The log calls count for every run of
+// records that is appended, and for every run that is read from a chunk with notes.
 func New[R any](count func([]R) int) *Log[R] {
 	l := &Log[R]{count: count, stirred: make(chan struct{}, 1), earliest: math.MaxInt64}
 	l.tail.Store(&chunk[R]{records: make([]R, minChunk)})
@@ -62,8 +63,8 @@ func (l *Log[R]) Events() int64 { return l.events.Load() }
 // From then on the log holds records that SealIfIdle can release.
 func (l *Log[R]) Stirred() <-chan struct{} { return l.stirred }
 
-// Append copies records to the end of the log, and wakes the sleepers whose position is
-// reached. It does not wait for readers.
+// Append copies records to the end of the log, and wakes the sleepers that wait for a position up
+// to the new end. It does not wait for readers.
 func (l *Log[R]) Append(records []R) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -108,7 +109,7 @@ func (l *Log[R]) SealIfIdle(since int64) int64 {
 	return end
 }
 
-// growLocked appends an empty chunk of a size after c, which is the last one.
+// growLocked appends an empty chunk with room for size records. c must be the last chunk.
 func (l *Log[R]) growLocked(c *chunk[R], size int) *chunk[R] {
 	next := &chunk[R]{first: c.first + c.filled.Load(), events: l.events.Load(), records: make([]R, size)}
 	c.next.Store(next)
@@ -133,9 +134,9 @@ func (l *Log[R]) wakeLocked(end int64) {
 	l.sleepers = still
 }
 
-// Sleep arranges that s gets a token once the log has reached the position until. It does
-// not block. It returns false if the log has reached the position already. A second call
-// replaces the position of the first. SealIfIdle wakes s one record early.
+// Sleep makes the log wake s once its end has reached the position until. It does not block. It
+// returns false if the end has reached the position already. A second call replaces the position
+// of the first. SealIfIdle may wake s one record early.
 func (l *Log[R]) Sleep(s *Sleeper, until int64) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -155,7 +156,7 @@ func (l *Log[R]) sleepLocked(s *Sleeper, until int64) bool {
 	return true
 }
 
-// Forget cancels Sleep: s is not woken by the log any more.
+// Forget cancels Sleep: the log no longer wakes s.
 func (l *Log[R]) Forget(s *Sleeper) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -165,8 +166,8 @@ func (l *Log[R]) Forget(s *Sleeper) {
 	}
 }
 
-// Sleeper is woken when the log has reached a position: see [Log.Sleep]. It is made by
-// NewSleeper and must not be copied after its first use.
+// Sleeper waits until the log has reached a position, see [Log.Sleep]. NewSleeper makes one. It
+// must not be copied after its first use.
 type Sleeper struct {
 	wake   chan struct{}
 	until  int64 // the position to wait for; protected by the log's mu
