@@ -41,8 +41,8 @@ func CheckStore(t *testing.T, inf *Informer, src *Source) {
 	}
 }
 
-// CheckKept fails the test unless store has the bookmark, and has tombstones of exactly the
-// objects with these names. The names must be sorted.
+// CheckKept fails the test unless store has this bookmark, and tombstones of exactly the objects
+// with these names. The names must be sorted.
 func CheckKept(t *testing.T, store *Durable, bookmark string, names ...string) {
 	t.Helper()
 	got, err := store.Resume(t.Context())

@@ -12,7 +12,7 @@ var ErrDown = errors.New("the store is down")
 // Ignore is an ErrorHandler that does nothing.
 func Ignore(context.Context, error) {}
 
-// ErrorLog keeps the errors that an informer reports. Its zero value is ready.
+// ErrorLog keeps the errors that an informer reports. The zero ErrorLog is ready to use.
 type ErrorLog struct {
 	mu   sync.Mutex
 	errs []error

@@ -16,7 +16,7 @@ import (
 // Queues maps the name of each kind of queue to the kind.
 var Queues = map[string]informer.QueueKind{"DeltaFIFO": informer.QueueDeltaFIFO, "RealFIFO": informer.QueueRealFIFO}
 
-// EachQueue runs a test with each kind of queue, each time in a bubble of its own.
+// EachQueue runs a test with each kind of queue, each time in a new synctest bubble.
 func EachQueue(t *testing.T, test func(t *testing.T, queue informer.QueueKind)) {
 	t.Helper()
 	for name, queue := range Queues {
@@ -26,9 +26,9 @@ func EachQueue(t *testing.T, test func(t *testing.T, queue informer.QueueKind)) 
 	}
 }
 
-// BothWays runs a test twice, each time in a bubble of its own: with an informer that streams
-// the initial state, and with one that lists it. full is "stream" or "list", the words that
-// [Asked] uses.
+// BothWays runs a test twice, each time in a new synctest bubble: with options for an informer
+// that streams the initial state, and for one that lists it. full is "stream" or "list", the
+// words that [Asked] uses.
 func BothWays(t *testing.T, test func(t *testing.T, opts Options, full string)) {
 	t.Helper()
 	for full, mode := range map[string]informer.WatchListMode{"stream": informer.WatchListOn, "list": informer.WatchListOff} {
@@ -52,7 +52,7 @@ func NewInformer(t *testing.T, lw cache.ListerWatcher, opts Options) *Informer {
 	return inf
 }
 
-// AddWatcher adds w to inf. It fails the test if that returns an error.
+// AddWatcher adds w to inf. If inf returns an error, the test fails and ends.
 func AddWatcher(t *testing.T, inf *Informer, w informer.ResourceWatcher[ConfigMap], opts informer.WatcherOptions) *informer.Registration {
 	t.Helper()
 	reg, err := inf.AddWatcher(w, opts)
@@ -62,8 +62,9 @@ func AddWatcher(t *testing.T, inf *Informer, w informer.ResourceWatcher[ConfigMa
 	return reg
 }
 
-// Start starts inf, and does not wait until inf has synced. It returns a function that stops
-// inf and waits until Run has returned. The end of the test calls this function too.
+// Start starts inf, and does not wait until inf has synced. It returns a function that stops inf
+// and waits until Run has returned, and that fails the test if Run returns an error. The function
+// is also called when the test ends.
 func Start(t *testing.T, inf *Informer) (stop func()) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
@@ -109,8 +110,8 @@ func Watched(t *testing.T, lw cache.ListerWatcher, opts Options) (*Informer, *Re
 	return inf, r
 }
 
-// OneRun runs an informer with one watcher and the given store for a minute. Then it checks
-// the view of the watcher and the store, and stops the informer.
+// OneRun runs an informer with one watcher and the given store for a minute of the bubble's time.
+// Then it checks the view of the watcher and the store, and stops the informer.
 func OneRun(t *testing.T, src *Source, store *Durable, opts Options) *Recorder {
 	t.Helper()
 	opts.Durable = store

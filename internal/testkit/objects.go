@@ -12,7 +12,7 @@ import (
 	"github.com/customcacheinformer/informer/informertest"
 )
 
-// These types are those of the library for config maps.
+// These are the types of the library for config maps.
 type (
 	// ConfigMap is the object type of nearly all tests.
 	ConfigMap = *corev1.ConfigMap
@@ -45,7 +45,7 @@ func Small(n, generation int) ConfigMap {
 	return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: fmt.Sprint("o", n), Generation: int64(generation)}}
 }
 
-// KeyOf returns the key of the object with that name in the namespace "default".
+// KeyOf returns the key of the object with this name in the namespace "default".
 func KeyOf(name string) types.NamespacedName {
 	return types.NamespacedName{Namespace: "default", Name: name}
 }

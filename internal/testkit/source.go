@@ -16,7 +16,8 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 )
 
-// Opened waits until src has an open watch.
+// Opened waits until src has exactly one open watch. If that does not happen, the test fails and
+// ends.
 func Opened(t *testing.T, src *Source) {
 	t.Helper()
 	if err := src.WaitForWatches(Within(t, Hour), 1); err != nil {
@@ -31,8 +32,8 @@ func Unreachable(src *Source) {
 	src.Disconnect()
 }
 
-// Asked returns the requests to src after the first n as text: "probe", "list", "stream", or
-// "watch from" and the version. A failed request has "gone" at its end.
+// Asked returns the requests to src after the first n as text, separated by commas: "probe",
+// "list", "stream", or "watch from" and the version. "gone" follows a failed request.
 func Asked(src *Source, n int) string {
 	var requests []string
 	for _, r := range src.Requests()[n:] {

@@ -11,12 +11,13 @@ import (
 	"github.com/customcacheinformer/informer"
 )
 
-// Storing returns a change of a Durable that stores obj under the key that an informer gives it.
+// Storing returns the change with which a Durable stores obj, under the key that an informer
+// gives it.
 func Storing(obj informer.AnyObject) informer.Change {
 	return informer.Change{Entry: informer.Entry{Key: cache.MetaObjectToName(obj).String(), Object: obj}}
 }
 
-// Burying returns a change of a Durable that deletes obj and keeps it as a tombstone.
+// Burying returns the change with which a Durable deletes obj and keeps it as a tombstone.
 func Burying(obj informer.AnyObject) informer.Change {
 	c := Storing(obj)
 	c.Delete = true
@@ -41,8 +42,8 @@ func Stored(d informer.Durable) (objs []ConfigMap) {
 // PlainStore is a store without indexes and without upserts. It refuses tombstones, as a
 // user's store may. NewPlainStore makes one.
 type PlainStore struct {
-	// Lenient ignores the add of a key that exists, and the update or delete of a key that
-	// does not exist. Without Lenient each of these is an error.
+	// Lenient makes the store ignore the add of a key that exists, and the update or delete of a
+	// key that does not exist. Otherwise each of these returns an error.
 	Lenient bool
 	// Decodes makes reads return copies.
 	Decodes bool
@@ -130,7 +131,7 @@ func (s *PlainStore) Delete(obj any) error {
 	return s.write("delete", obj, true, func(key string) { delete(s.Objects, key) })
 }
 
-// GetByKey returns the config map with that key.
+// GetByKey returns the config map with this key.
 func (s *PlainStore) GetByKey(key string) (obj any, exists bool, err error) {
 	err = s.do("get", key, func() error {
 		if cm, ok := s.Objects[key]; ok {
@@ -174,8 +175,8 @@ func (s *PlainStore) ListKeys() []string { return nil }
 // LastStoreSyncResourceVersion returns "".
 func (s *PlainStore) LastStoreSyncResourceVersion() string { return "" }
 
-// Replace is not supported.
+// Replace returns an error, because it is not supported.
 func (s *PlainStore) Replace([]any, string) error { return errors.New("not supported") }
 
-// Resync does nothing.
+// Resync does nothing and returns nil.
 func (s *PlainStore) Resync() error { return nil }

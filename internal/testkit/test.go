@@ -8,13 +8,13 @@ import (
 	"testing/synctest"
 )
 
-// InBubble runs a subtest in a bubble of its own.
+// InBubble runs a subtest in a new synctest bubble.
 func InBubble(t *testing.T, name string, test func(t *testing.T)) {
 	t.Helper()
 	t.Run(name, func(t *testing.T) { synctest.Test(t, test) })
 }
 
-// Must ends the test if err is not nil.
+// Must fails and ends the test if err is not nil.
 func Must(t *testing.T, err error) {
 	t.Helper()
 	if err != nil {
@@ -38,7 +38,7 @@ func Equal(t *testing.T, what string, got, want any) {
 	}
 }
 
-// ErrorSays fails the test unless err is an error whose text has says in it.
+// ErrorSays fails the test unless err is an error whose text contains says.
 func ErrorSays(t *testing.T, err error, says string) {
 	t.Helper()
 	if err == nil || !strings.Contains(err.Error(), says) {

@@ -22,18 +22,18 @@ import (
 	"github.com/customcacheinformer/informer"
 )
 
-// Undecodable is a value, see Object. A [Wire] sends an object with it so that a typed client can decode
-// only its metadata.
+// Undecodable is a value for Object. A [Wire] sends an object with this value so that a typed client
+// can decode only its metadata.
 const Undecodable = "undecodable"
 
 // ConfigMaps is the resource that a [Wire] serves.
 var ConfigMaps = corev1.SchemeGroupVersion.WithResource("configmaps")
 
-// Answer answers a request, or returns an error of the connection.
+// Answer returns the answer to a request, or an error of the connection.
 type Answer func(req *http.Request) (*http.Response, error)
 
-// Wire stands between client-go's real clients and a Source. It answers as an API server does, and as the function
-// given to Odd where that returns an answer. It opens no connection.
+// Wire is an http.RoundTripper between client-go's real clients and a Source. It answers as an API
+// server does, unless the function given to Odd returns another answer. It opens no connection.
 type Wire struct {
 	Source *Source
 
@@ -41,7 +41,7 @@ type Wire struct {
 	odd func(req *http.Request) Answer // may be nil
 }
 
-// Odd sets a function that returns an odd answer to a request, or nil if the Source is to answer.
+// Odd sets a function that returns an odd answer to a request, or nil if the Source should answer.
 func (w *Wire) Odd(odd func(req *http.Request) Answer) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -74,16 +74,16 @@ func (w *Wire) RoundTrip(req *http.Request) (resp *http.Response, err error) {
 	return resp, err
 }
 
-// IsWatch reports whether a request asks for a watch, also for a stream.
+// IsWatch reports whether a request asks for a watch, including a stream of the first state.
 func IsWatch(req *http.Request) bool { return req.URL.Query().Has("watch") }
 
 // IsStream reports whether a request asks for a stream of the first state.
 func IsStream(req *http.Request) bool { return req.URL.Query().Has("sendInitialEvents") }
 
-// IsProbe reports whether a request asks for one object of a list.
+// IsProbe reports whether a request is a LIST with limit 1.
 func IsProbe(req *http.Request) bool { return !IsWatch(req) && req.URL.Query().Get("limit") == "1" }
 
-// Says answers with a status code, a body and a header, whose names and values follow each other.
+// Says returns an Answer with a status code, a body and a header. header has names and values in turn.
 func Says(code int, body string, header ...string) Answer {
 	return func(*http.Request) (*http.Response, error) {
 		h := http.Header{"Content-Type": {"application/json"}}
@@ -94,12 +94,12 @@ func Says(code int, body string, header ...string) Answer {
 	}
 }
 
-// Refuses answers with a Status.
+// Refuses returns an Answer with a Status of this code and reason. header is as for Says.
 func Refuses(code int, reason metav1.StatusReason, header ...string) Answer {
 	return Says(code, StatusText(code, reason), header...)
 }
 
-// StatusText returns a Status as text.
+// StatusText returns a Status as JSON.
 func StatusText(code int, reason metav1.StatusReason) string {
 	return fmt.Sprintf(`{"kind":"Status","apiVersion":"v1","status":"Failure","reason":%q,"code":%d,"message":"no: %s"}`, reason, code, reason)
 }
@@ -113,7 +113,7 @@ var Refusals = map[string]Answer{
 	"HTML that claims to be JSON": Says(200, "<html>"), "nothing": Says(200, ""),
 }
 
-// Streams answers with a stream that begins with lines and stays open until the request ends.
+// Streams returns an Answer with a stream that begins with lines and stays open until the request ends.
 func Streams(lines ...string) Answer {
 	return func(req *http.Request) (*http.Response, error) {
 		return stream(req, func(send func(string) error) {
@@ -125,18 +125,19 @@ func Streams(lines ...string) Answer {
 	}
 }
 
-// Hangs gives no answer before the request ends.
+// Hangs is an Answer that blocks until the request ends, and returns the error of its ctx.
 func Hangs(req *http.Request) (*http.Response, error) {
 	<-req.Context().Done()
 	return nil, req.Context().Err()
 }
 
-// Breaks ends the connection with err instead of an answer.
+// Breaks returns an Answer that returns err, as if the connection broke.
 func Breaks(err error) Answer {
 	return func(*http.Request) (*http.Response, error) { return nil, err }
 }
 
-// stream answers with the events that run sends, on a goroutine that ends with the request.
+// stream returns an answer with the events that run sends. run is called on a new goroutine. Once the
+// request ends, send returns an error.
 func stream(req *http.Request, run func(send func(event string) error)) *http.Response {
 	in, out := io.Pipe()
 	context.AfterFunc(req.Context(), func() { _ = out.CloseWithError(req.Context().Err()) })
@@ -147,12 +148,12 @@ func stream(req *http.Request, run func(send func(event string) error)) *http.Re
 	return &http.Response{StatusCode: http.StatusOK, Header: http.Header{"Content-Type": {"application/json"}}, Body: in}
 }
 
-// protobuf reports whether a client asks for that, and takes whole objects.
+// protobuf reports whether a client asks for whole objects as protobuf.
 func protobuf(req *http.Request) bool {
 	return strings.HasPrefix(req.Header.Get("Accept"), runtime.ContentTypeProtobuf+",") || req.Header.Get("Accept") == runtime.ContentTypeProtobuf
 }
 
-// serve answers as the Source does.
+// serve is the Answer of the Source.
 func (w *Wire) serve(req *http.Request) (*http.Response, error) {
 	opts := metav1.ListOptions{}
 	if err := scheme.ParameterCodec.DecodeParameters(req.URL.Query(), corev1.SchemeGroupVersion, &opts); err != nil {
@@ -213,7 +214,7 @@ func (w *Wire) serve(req *http.Request) (*http.Response, error) {
 	return Says(http.StatusOK, text(map[string]any{"kind": "ConfigMapList", "apiVersion": "v1", "items": items, "metadata": meta}))(req)
 }
 
-// enveloped returns an object as an API server sends it in protobuf.
+// enveloped returns an object in the form in which an API server sends it as protobuf.
 func enveloped(obj runtime.Object) []byte {
 	return inEnvelope(strings.TrimPrefix(fmt.Sprintf("%T", obj), "*v1."), marshal(obj))
 }
@@ -222,7 +223,7 @@ func inEnvelope(kind string, raw []byte) []byte {
 	return append([]byte("k8s\x00"), marshal(&runtime.Unknown{TypeMeta: runtime.TypeMeta{APIVersion: "v1", Kind: kind}, Raw: raw})...)
 }
 
-// frame returns an event of a watch in protobuf.
+// frame returns an event with its length before it, as in a watch in protobuf.
 func frame(event []byte) string {
 	return string(append(binary.BigEndian.AppendUint32(nil, uint32(len(event))), event...))
 }
@@ -238,7 +239,7 @@ func marshal(obj any) []byte {
 	return body
 }
 
-// text returns obj as JSON. A ConfigMap or a Status has its kind.
+// text returns obj as JSON. A ConfigMap or a Status gets its kind.
 func text(obj any) string {
 	switch o := obj.(type) {
 	case ConfigMap:
