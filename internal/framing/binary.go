@@ -10,7 +10,7 @@ import (
 // magic is the beginning of an object in its envelope, a runtime.Unknown.
 var magic = []byte("k8s\x00")
 
-// listBinary takes the items out of a list.
+// listBinary reads a list and takes its items out. The reader gets the rest.
 func (b *body) listBinary() {
 	w := &b.in
 	if !w.has(len(magic)) || !bytes.Equal(w.data()[:len(magic)], magic) {
@@ -34,7 +34,7 @@ func (b *body) listBinary() {
 	b.itemsBinary(size)
 }
 
-// itemsBinary takes a list of that size. The reader gets the list without its items.
+// itemsBinary reads a list of size bytes and takes its items out. The reader gets the rest.
 func (b *body) itemsBinary(size int) {
 	w := &b.in
 	var rest []byte
@@ -63,7 +63,8 @@ func (b *body) itemsBinary(size int) {
 	b.out = append(b.out, rest...)
 }
 
-// frameBinary takes one event of a watch.
+// frameBinary reads one event of a watch. If the event has an object, frameBinary takes it;
+// otherwise the reader gets the event.
 func (b *body) frameBinary() {
 	const prefix = 4
 	w := &b.in
@@ -91,8 +92,8 @@ func (b *body) frameBinary() {
 	b.passFrame(end)
 }
 
-// eventBinary returns the type and the object of an event that has one, in its envelope, and nil
-// for others.
+// eventBinary returns the type of an event and its object in the envelope, or nil if the event
+// has none.
 func eventBinary(frame []byte) (watch.EventType, []byte) {
 	var f [eventObject + 1][]byte
 	if !fields(frame, f[:]) || heads[watch.EventType(f[eventType])] == nil {
@@ -105,14 +106,15 @@ func eventBinary(frame []byte) (watch.EventType, []byte) {
 	return watch.EventType(f[eventType]), e[extensionRaw]
 }
 
-// sealed reports whether only the end of an envelope is left. Another type or list there would
-// replace that before it.
+// sealed reports whether the rest of the envelope has no second type or list, which would replace
+// the first.
 func (w *window) sealed() bool {
 	var f [unknownLast + 1][]byte
 	return !w.has(longestFieldTag) && fields(w.data(), f[:]) && f[unknownType] == nil && f[unknownRaw] == nil
 }
 
-// open takes an object out of its envelope.
+// open returns the type and the encoded object in an envelope. ok is false if the envelope cannot
+// be read.
 func open(envelope []byte) (m typeMeta, raw []byte, ok bool) {
 	message, ok := bytes.CutPrefix(envelope, magic)
 	var f [unknownLast + 1][]byte
@@ -129,7 +131,8 @@ func readMeta(message []byte) (typeMeta, bool) {
 	return typeMeta{apiVersion: string(f[typeAPIVersion]), kind: string(f[typeKind])}, ok
 }
 
-// field returns the field at an offset of the window. size counts from offset+begin.
+// field returns the number, the size and the beginning of the field at an offset of the window.
+// begin is relative to offset.
 func (w *window) field(offset int) (number, size, begin int, ok bool) {
 	w.has(offset + longestFieldTag) // or all that is there
 	if len(w.data()) < offset {

@@ -12,7 +12,7 @@ import (
 
 var errClosed = errors.New("framing: the body is closed")
 
-// A body does its work inside Read.
+// A body is the body of an answer from which this package takes the objects, inside Read.
 type body struct {
 	tap          *Tap
 	real         io.ReadCloser
@@ -29,32 +29,32 @@ type body struct {
 	err error  // of this package; comes after out, and each time after that
 }
 
-// Close ends a Read that is under way.
+// Close closes the real body. A Read that is under way returns an error.
 func (b *body) Close() error {
 	b.closing.Do(func() { close(b.closed) })
 	return b.real.Close()
 }
 
-// pass gives the reader the next n bytes.
+// pass passes the next n bytes to the reader.
 func (b *body) pass(n int) {
 	b.out = append(b.out, b.in.data()[:n]...)
 	b.in.skip(n)
 }
 
-// passFrame gives the reader one event of a watch. The decoder of client-go reads ahead, so it
-// gets nothing more until its next Read.
+// passFrame passes one event of a watch to the reader. The decoder of client-go reads ahead, so a
+// Read returns no more than this event.
 func (b *body) passFrame(n int) {
 	b.send(watch.Event{Type: Mark})
 	b.pass(n)
 }
 
-// passRest gives the reader the rest of a watch.
+// passRest passes the rest of a watch to the reader.
 func (b *body) passRest() {
 	b.send(watch.Event{Type: Mark})
 	b.raw = true
 }
 
-// event hands over an event of a watch, which has n bytes.
+// event sends an event of a watch to the Tap. The event has n bytes in the window.
 func (b *body) event(kind watch.EventType, obj runtime.Object, n int) {
 	b.in.skip(n)
 	b.in.release()
@@ -77,7 +77,7 @@ func (b *body) send(e watch.Event) {
 	}
 }
 
-// item hands over an item of a list.
+// item passes an item of a list to the Tap.
 func (b *body) item(obj runtime.Object) {
 	b.tap.count.Add(1)
 	b.err = b.tap.Item(obj)

@@ -10,8 +10,9 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// TypeOfManager returns the type of the objects that a source delivers to a cache of controller-runtime. That
-// gives metadata the kind of the whole object, and leaves all else as it comes.
+// TypeOfManager returns the type of the objects of a source that controller-runtime's cache has made. It
+// returns the zero value for other sources, and for metadata, because that cache changes the kind of metadata.
+// It leaves other objects unchanged.
 func TypeOfManager(lw cache.ListerWatcher, example runtime.Object) Type {
 	l, ok := lw.(*cache.ListWatch)
 	if _, metadata := example.(*metav1.PartialObjectMetadata); !ok || metadata || example == nil {
@@ -26,8 +27,9 @@ func TypeOfManager(lw cache.ListerWatcher, example runtime.Object) Type {
 	return TypeOfObject(reflect.TypeOf(example))
 }
 
-// PassesUnchanged reports whether the type of a client is one of client-go's, or made by client-gen: a
-// struct whose List and Watch are those of package gentype. Such a client delivers objects as they come from the server.
+// PassesUnchanged reports whether a client delivers objects unchanged from the server. That holds for
+// client-go's dynamic and metadata clients, and for clients made by client-gen, whose List and Watch are the
+// methods of package gentype.
 func PassesUnchanged(client reflect.Type) bool {
 	if client.Kind() != reflect.Pointer || client.Elem().Kind() != reflect.Struct {
 		return false
@@ -46,7 +48,7 @@ func PassesUnchanged(client reflect.Type) bool {
 	return ok && ok2 && isPromoted(list) && isPromoted(w)
 }
 
-// isPromoted reports whether a method is that of an embedded field.
+// isPromoted reports whether a method is the promoted method of an embedded field.
 func isPromoted(m reflect.Method) bool {
 	pc := m.Func.Pointer()
 	file, _ := goruntime.FuncForPC(pc).FileLine(pc)

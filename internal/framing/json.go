@@ -18,7 +18,7 @@ type jsonList struct {
 	held   []runtime.Object // items from the first on that needs the kind of a list that does not have it yet
 }
 
-// listJSON takes the items out of a list.
+// listJSON reads a list and takes its items out. The reader gets the rest.
 func (b *body) listJSON() {
 	l := jsonList{body: b}
 	if !l.read() && (b.tap.Count() > 0 || len(l.held) > 0) {
@@ -26,7 +26,7 @@ func (b *body) listJSON() {
 	}
 }
 
-// read returns false if it does not understand the list.
+// read reads the list. It returns false if it does not understand the list.
 func (l *jsonList) read() bool {
 	w := &l.in
 	i := w.space(0)
@@ -52,7 +52,8 @@ func (l *jsonList) read() bool {
 	return true
 }
 
-// field takes the field of the list whose name is at offset i.
+// field reads the field of the list whose name is at offset i. It returns false if it does not
+// understand the field.
 func (l *jsonList) field(i int) bool {
 	w := &l.in
 	colon, ok := w.value(i, maxItem)
@@ -98,14 +99,16 @@ func (l *jsonList) field(i int) bool {
 	return ok
 }
 
-// set sets a field of the list's kind. It returns false if that comes too late.
+// set sets the kind or the apiVersion of the list. It returns false if items were read with
+// another value before.
 func (l *jsonList) set(field *string, to string) bool {
 	late := l.listed && *field != "" && *field != to
 	*field = to
 	return !late
 }
 
-// items takes the items up to the bracket that closes them, which the reader gets.
+// items takes the items up to the closing bracket, which the reader gets. It returns false if it
+// does not understand an item.
 func (l *jsonList) items() bool {
 	w := &l.in
 	for first := true; l.err == nil; first = false {
@@ -133,7 +136,8 @@ func (l *jsonList) items() bool {
 	return true
 }
 
-// decode hands over an item, or holds it until the list is over.
+// decode decodes an item and passes it to the Tap, or holds it until the end of the list. It
+// returns false if it cannot decode the item.
 func (l *jsonList) decode(raw []byte) bool {
 	obj := l.tap.Type.json(raw)
 	if obj == nil {
@@ -151,7 +155,8 @@ func (l *jsonList) decode(raw []byte) bool {
 	return true
 }
 
-// finish hands over the items that had to wait for the kind of the list.
+// finish passes the held items, which had to wait for the kind of the list, to the Tap. It
+// returns false if the list is of another kind.
 func (l *jsonList) finish() bool {
 	if l.listed && !l.tap.Type.fits(l.meta, "List", l.gv) {
 		return false
@@ -168,7 +173,8 @@ func (l *jsonList) finish() bool {
 	return true
 }
 
-// frameJSON takes one event of a watch.
+// frameJSON reads one event of a watch. If the event has an object, frameJSON takes it; otherwise
+// the reader gets the event.
 func (b *body) frameJSON() {
 	w := &b.in
 	w.skipSpace()
@@ -194,7 +200,7 @@ func (b *body) frameJSON() {
 	b.out = append(b.out, '\n') // the server's may not be here yet, and a RoundTripper outside may read by line
 }
 
-// heads are the beginnings of events that have an object, as an API server writes them.
+// heads has the beginning of an event with an object, by type, as an API server writes it.
 var heads = func() map[watch.EventType][]byte {
 	m := map[watch.EventType][]byte{}
 	for _, t := range []watch.EventType{watch.Added, watch.Modified, watch.Deleted} {
@@ -203,7 +209,7 @@ var heads = func() map[watch.EventType][]byte {
 	return m
 }()
 
-// eventJSON returns the type and the object of an event that has one, and nil for others.
+// eventJSON returns the type of an event and its encoded object, or nil if the event has none.
 func eventJSON(frame []byte) (watch.EventType, []byte) {
 	// The end of a frame was found by counting brackets, so that it may be one of the other kind.
 	if inner, ok := bytes.CutSuffix(frame, []byte("}")); ok {

@@ -15,26 +15,26 @@ import (
 	structs "github.com/customcacheinformer/informer/internal/field"
 )
 
-// An Omission is the fields of objects that an informer leaves out. A nil one leaves nothing out.
+// An Omission is the set of fields of objects that an informer leaves out. A nil Omission leaves nothing out.
 type Omission struct {
 	paths [][]string
 	root  omitted
 	known sync.Map // of the reflect.Type of structs, to the places of the paths that they have
 }
 
-// omitted is a field that is left out, or that has such fields.
+// omitted is a field that is left out, or a field with inner fields that are left out.
 type omitted struct {
 	name   string
 	number int // in protobuf, 0 if that is not known
 	fields []*omitted
 }
 
-// needed are fields that every informer reads.
+// needed are the fields that every informer reads.
 var needed = []string{"apiVersion", "kind", "metadata", "metadata.name", "metadata.namespace", "metadata.uid", "metadata.resourceVersion"}
 
-// NewOmission returns an Omission of the fields at these paths, such as "metadata.managedFields", or nil if there are
-// none. It returns an error if a path cannot be used, or if objects of type t, a pointer to a struct, do not have the
-// field. The fields of a nil t and of unstructured objects are not known.
+// NewOmission returns an Omission of the fields at these paths, such as "metadata.managedFields", or nil if
+// there are none. It returns an error if a path cannot be used, or if objects of type t do not have the field.
+// t is a pointer to a struct, or nil. If t is nil or unstructured, the fields are not checked.
 func NewOmission(t reflect.Type, paths []string) (*Omission, error) {
 	if len(paths) == 0 {
 		return nil, nil
@@ -63,7 +63,8 @@ func NewOmission(t reflect.Type, paths []string) (*Omission, error) {
 	return o, nil
 }
 
-// indexOf returns the place of a field in a struct, one part for each step, and notes the protobuf number of each step.
+// indexOf returns the index of a field in a struct, one part for each step. It sets numbers to the protobuf
+// number of each step.
 func indexOf(t reflect.Type, names []string, numbers []int) (index [][]int, err error) {
 	for n, name := range names {
 		if t.Kind() == reflect.Pointer {
@@ -85,7 +86,7 @@ func indexOf(t reflect.Type, names []string, numbers []int) (index [][]int, err 
 	return index, nil
 }
 
-// add adds a path. A field that is left out has no fields.
+// add adds a path below f. A field that is left out as a whole has no fields.
 func (f *omitted) add(names []string, numbers []int) {
 	kid := f.kid(func(k *omitted) bool { return k.name == names[0] })
 	switch {
@@ -109,7 +110,7 @@ func (f *omitted) kid(is func(*omitted) bool) *omitted {
 	return nil
 }
 
-// From sets the fields of an object to their zero values, in place.
+// From removes the fields from obj, in place: it sets fields of structs to their zero values.
 func (o *Omission) From(obj any) {
 	if o == nil {
 		return
@@ -129,7 +130,7 @@ func (o *Omission) From(obj any) {
 	}
 }
 
-// indexes returns the places of the fields that a struct has.
+// indexes returns the indexes of those of the fields that a struct of type t has.
 func (o *Omission) indexes(t reflect.Type) [][][]int {
 	if known, ok := o.known.Load(t); ok {
 		return known.([][][]int)
@@ -166,8 +167,8 @@ var scratch = sync.Pool{New: func() any { return new([]byte) }}
 // maxScratch is the size of the largest buffer that is kept.
 const maxScratch = 1 << 20
 
-// without calls decode with what is left of an encoded object, in a buffer that decode must not keep. Whatever it does not
-// understand it leaves in: From takes that out later.
+// without calls decode with an encoded object without the omitted fields, in a buffer that decode must not
+// keep. If it does not understand the object, it calls decode with all of raw: From removes the fields later.
 func (o *Omission) without(raw []byte, cut func(f *omitted, dst, raw []byte) ([]byte, bool), decode func(raw []byte) error) error {
 	if o == nil {
 		return decode(raw)
@@ -185,7 +186,8 @@ func (o *Omission) without(raw []byte, cut func(f *omitted, dst, raw []byte) ([]
 	return decode(rest)
 }
 
-// cutJSON appends an object to dst without the fields that are left out.
+// cutJSON appends an object to dst, without the omitted fields. It returns false if it does not understand the
+// object.
 func cutJSON(f *omitted, dst, raw []byte) ([]byte, bool) {
 	c := jsonCut{window: window{buf: raw, b: len(raw), err: io.EOF}, dst: dst, left: f.count()}
 	if _, ok := c.object(f, c.space(0)); !ok {
@@ -194,7 +196,7 @@ func cutJSON(f *omitted, dst, raw []byte) ([]byte, bool) {
 	return append(c.dst, raw[c.copied:]...), true
 }
 
-// count returns how many fields are left out below f.
+// count returns how many fields below f are left out.
 func (f *omitted) count() (n int) {
 	for _, kid := range f.fields {
 		n += max(1, kid.count())
@@ -209,7 +211,8 @@ type jsonCut struct {
 	left   int // how many fields are left to be found
 }
 
-// object cuts the object at offset i, and returns the offset of its end. It stops when nothing is left to be found.
+// object cuts the fields of the object at offset i, and returns the offset of its end. It stops early once it
+// has found all omitted fields.
 func (c *jsonCut) object(f *omitted, i int) (end int, ok bool) {
 	if c.at(i) != '{' {
 		return i, false
@@ -269,10 +272,11 @@ func (c *jsonCut) cut(from, to int) {
 	c.left--
 }
 
-// paddedLength is the size of a length whose value is known only after what follows it.
+// paddedLength is the number of bytes of a length that is filled in after the content is written.
 const paddedLength = 5
 
-// cutBinary appends a message to dst without the fields that are left out.
+// cutBinary appends a message to dst, without the omitted fields. It returns false if it does not understand
+// the message.
 func cutBinary(f *omitted, dst, raw []byte) ([]byte, bool) {
 	for len(raw) > 0 {
 		tag, k := binary.Uvarint(raw)

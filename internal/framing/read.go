@@ -1,6 +1,7 @@
 package framing
 
-// Read reads the real body until there is something for the reader. A list is read to its end.
+// Read reads the real body until there is something for the reader. It reads a list to its end at
+// once.
 func (b *body) Read(p []byte) (int, error) {
 	if len(p) == 0 {
 		return 0, nil

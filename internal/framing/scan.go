@@ -14,7 +14,7 @@ func (w *window) at(i int) byte {
 	return w.buf[w.a+i]
 }
 
-// space returns the offset of the first byte from i on that is no white space.
+// space returns the offset of the first byte from i on that is not white space.
 func (w *window) space(i int) int {
 	for isSpace(w.at(i)) {
 		i++
@@ -22,7 +22,7 @@ func (w *window) space(i int) int {
 	return i
 }
 
-// skipSpace uses white space up. It does not wait for more with a large buffer.
+// skipSpace skips white space. It frees a large buffer before it waits for more.
 func (w *window) skipSpace() {
 	for {
 		n := 0
@@ -40,9 +40,9 @@ func (w *window) skipSpace() {
 
 func isSpace(c byte) bool { return c == ' ' || c == '\n' || c == '\r' || c == '\t' }
 
-// value returns the offset of the end of the JSON value at offset i. It counts brackets and skips
-// strings; the decoder checks the rest. It returns false if the value is cut, too deep, or has more
-// than limit bytes.
+// value returns the offset of the end of the JSON value at offset i. It only counts brackets and
+// skips strings; the decoder checks the rest. It returns false if the value is not complete, is
+// nested too deep, or has more than limit bytes.
 func (w *window) value(i, limit int) (end int, ok bool) {
 	depth, start := 0, i
 	quoted := false // within a string
@@ -84,7 +84,7 @@ func (w *window) value(i, limit int) (end int, ok bool) {
 	}
 }
 
-// isDelimiter reports whether a number, true, false or null ends before c.
+// isDelimiter reports whether c ends a number, true, false or null.
 func isDelimiter(c byte) bool { return c == ',' || c == ':' || c == '}' || c == ']' || isSpace(c) }
 
 // isEscaped reports whether the byte at offset i of a string follows an odd number of backslashes.
@@ -96,7 +96,7 @@ func isEscaped(data []byte, i int) bool {
 	return (i-k)%2 == 1
 }
 
-// text returns the string that a JSON value stands for, or "".
+// text returns the string in a JSON value, or "" if the value is not a string.
 func text(s []byte) string {
 	var out string
 	if json.Unmarshal(s, &out) != nil {

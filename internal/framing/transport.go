@@ -12,15 +12,16 @@ const (
 	mediaProtobuf = "application/vnd.kubernetes.protobuf"
 )
 
-// Transport returns a RoundTripper for rest.Config.Wrap. Requests without a Tap pass it unchanged.
+// Transport wraps next, for rest.Config.Wrap. Requests without a Tap pass through it unchanged.
 func Transport(next http.RoundTripper) http.RoundTripper { return &transport{next} }
 
 type transport struct{ next http.RoundTripper }
 
-// WrappedRoundTripper returns the RoundTripper inside, as client-go asks for it.
+// WrappedRoundTripper returns the inner RoundTripper, for client-go.
 func (t *transport) WrappedRoundTripper() http.RoundTripper { return t.next }
 
-// RoundTrip does not read the body: client-go would repeat a request for an error of RoundTrip.
+// RoundTrip replaces the body of an answer for which there is a Tap. It does not read the body
+// itself, because client-go would repeat the request if RoundTrip returned an error.
 func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	tap, _ := r.Context().Value(key{}).(*Tap)
 	if tap == nil {
@@ -42,7 +43,7 @@ func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	return resp, nil
 }
 
-// body returns the body that replaces that of resp, or why it is not to be replaced.
+// body returns the body that replaces resp.Body, or nil and the reason why resp.Body stays.
 func (t *Tap) body(r *http.Request, resp *http.Response) (b *body, why string) {
 	if resp.StatusCode != http.StatusOK || resp.Body == nil || r.Method != http.MethodGet {
 		return nil, "status " + strconv.Itoa(resp.StatusCode)

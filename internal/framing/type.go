@@ -11,14 +11,14 @@ import (
 	"k8s.io/apimachinery/pkg/util/json"
 )
 
-// A Type describes the objects of a client. The zero value describes none.
+// A Type is the type of the objects of a client. With the zero Type, client-go decodes all objects.
 type Type struct {
 	elem reflect.Type // of the items; nil for unstructured ones
 	ok   bool
 	omit *Omission
 }
 
-// Without returns the type of objects that are decoded without some fields.
+// Without returns t with an Omission: the objects are decoded without its fields.
 func (t Type) Without(o *Omission) Type {
 	t.omit = o
 	return t
@@ -57,7 +57,7 @@ func TypeOfObject(obj reflect.Type) Type {
 	return Type{elem: obj.Elem(), ok: true}
 }
 
-// OK reports whether TypeOf returned the type.
+// OK reports whether t is a type that this package can decode.
 func (t Type) OK() bool { return t.ok }
 
 type message interface {
@@ -69,11 +69,11 @@ func (t Type) protobuf() bool {
 	return t.elem != nil && reflect.PointerTo(t.elem).Implements(reflect.TypeFor[message]())
 }
 
-// typeMeta is the type that an object or a list gives itself.
+// typeMeta is the type that an encoded object or list names.
 type typeMeta struct{ apiVersion, kind string }
 
-// fits reports whether client-go takes something of type m for an object of t, or for a list if
-// suffix is "List". gv is the apiVersion that was requested.
+// fits reports whether client-go decodes something of type m as an object of t, or as a list if
+// suffix is "List". gv is the requested apiVersion.
 func (t Type) fits(m typeMeta, suffix, gv string) bool {
 	switch t.elem {
 	case nil:
@@ -84,8 +84,8 @@ func (t Type) fits(m typeMeta, suffix, gv string) bool {
 	return m == typeMeta{gv, t.elem.Name() + suffix}
 }
 
-// binary decodes an object without its envelope. It returns an *Undecodable if it can decode only
-// the metadata, and nil if not even that.
+// binary decodes a protobuf object without its envelope. It returns an *Undecodable if it can
+// decode only the metadata, and nil if it cannot decode these either.
 func (t Type) binary(raw []byte) runtime.Object {
 	obj := reflect.New(t.elem).Interface().(message)
 	err := t.omit.without(raw, cutBinary, obj.Unmarshal)
@@ -100,8 +100,8 @@ func (t Type) binary(raw []byte) runtime.Object {
 	return u
 }
 
-// json decodes an object. It returns an *Undecodable for JSON of which it can decode only the
-// metadata, and nil for anything else.
+// json decodes a JSON object. It returns an *Undecodable if it can decode only the metadata, and
+// nil if it cannot decode these either.
 func (t Type) json(raw []byte) runtime.Object {
 	u := &unstructured.Unstructured{Object: map[string]any{}}
 	var obj runtime.Object = u
@@ -122,8 +122,8 @@ func (t Type) json(raw []byte) runtime.Object {
 	return undecodable
 }
 
-// live makes an object of a watch what client-go makes of it. It returns false if client-go
-// refuses it, or makes something else of it.
+// live changes an object of a watch as client-go does when it decodes the object. It returns false
+// if client-go would refuse the object, or decode it as another type.
 func (t Type) live(obj runtime.Object, gv string) bool {
 	u, ok := obj.(*unstructured.Unstructured)
 	if !ok {
@@ -147,20 +147,21 @@ func (t Type) live(obj runtime.Object, gv string) bool {
 	}
 }
 
-// isBare reports whether an item takes its type from its list, as client-go gives it.
+// isBare reports whether an item has no type, so that client-go gives it the type of its list.
 func isBare(obj runtime.Object) bool {
 	u, ok := obj.(*unstructured.Unstructured)
 	return ok && u.GetKind() == "" && u.GetAPIVersion() == ""
 }
 
-// dress gives an item the type that it has as an item of a list of type m.
+// dress gives an item the type of the items of a list of type m.
 func (m typeMeta) dress(obj runtime.Object) {
 	u := obj.(*unstructured.Unstructured)
 	u.SetKind(strings.TrimSuffix(m.kind, "List"))
 	u.SetAPIVersion(m.apiVersion)
 }
 
-// Undecodable comes in the place of an object that cannot be decoded. Only its metadata is known.
+// Undecodable takes the place of an object that cannot be decoded. It has only the metadata of the
+// object, and the error.
 type Undecodable struct {
 	metav1.PartialObjectMetadata
 	Err error

@@ -13,7 +13,7 @@ const (
 	watchBuffer = 4 << 10
 )
 
-// A window is the part of a stream that was read and is not used up.
+// A window is the part of a stream that was read but not used yet.
 type window struct {
 	from io.Reader
 	next int // the least size of a buffer after the first, and the most that release leaves
@@ -24,7 +24,7 @@ type window struct {
 
 func (w *window) data() []byte { return w.buf[w.a:w.b] }
 
-// skip uses n bytes up.
+// skip removes the first n bytes.
 func (w *window) skip(n int) {
 	if w.a += n; w.a < w.b {
 		return
@@ -32,14 +32,15 @@ func (w *window) skip(n int) {
 	w.a, w.b = 0, 0
 }
 
-// release frees a buffer that has nothing in it and became larger than next.
+// release frees the buffer if it is empty and larger than next.
 func (w *window) release() {
 	if w.a == w.b && len(w.buf) > w.next {
 		w.buf, w.a, w.b = nil, 0, 0
 	}
 }
 
-// more reads from the stream. It returns false at the end, whose error is in err.
+// more reads from the stream. It returns false at the end of the stream or after an error, which
+// is in err.
 func (w *window) more() bool {
 	if w.err != nil {
 		return false
@@ -77,7 +78,7 @@ func (w *window) has(n int) bool {
 	return true
 }
 
-// Read reads what is left: the window, and then the stream.
+// Read reads the rest: first the window, and then the stream.
 func (w *window) Read(p []byte) (int, error) {
 	if n := copy(p, w.data()); n > 0 {
 		w.skip(n)

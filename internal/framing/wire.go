@@ -5,7 +5,7 @@ import (
 	"math"
 )
 
-// The fields of the messages that this file reads. All of them have a length.
+// These are the numbers of the fields that this package reads. The fields all have a length.
 const (
 	unknownType     = 1 // of runtime.Unknown
 	unknownRaw      = 2
@@ -21,8 +21,8 @@ const (
 	longestFieldTag = 2 * binary.MaxVarintLen64
 )
 
-// fields puts each field of a message at its number in into. It returns false if the message has
-// another field, or one twice.
+// fields stores each field of a message in into, at the index of its number. It returns false if
+// the message has another field, or has a field twice.
 func fields(message []byte, into [][]byte) bool {
 	for len(message) > 0 {
 		number, size, n, ok := field(message)
@@ -35,8 +35,8 @@ func fields(message []byte, into [][]byte) bool {
 	return true
 }
 
-// field returns the number of the field at the beginning of b, its size and where it begins. It
-// returns false if b is too short, or the field is of a type that has no length.
+// field returns the number and the size of the field at the start of b, and where its content
+// begins. It returns false if b is too short, or if the field has no length.
 func field(b []byte) (number, size, begin int, ok bool) {
 	tag, k := binary.Uvarint(b)
 	if k <= 0 || tag&7 != wireLength || tag>>3 == 0 || tag > 1<<32 {
