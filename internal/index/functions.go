@@ -10,8 +10,8 @@ import (
 	"github.com/customcacheinformer/informer/internal/object"
 )
 
-// Untyped returns indexers as functions of any value. A value that is no T has no index
-// values: a lister of client-go asks for a namespace with a value of a type of its own.
+// Untyped returns indexers as functions of any value. For a value that is not a T, they return no
+// index values: a lister of client-go asks for a namespace with a value of another type.
 func Untyped[T object.Object](indexers map[string]func(obj T) ([]string, error)) cache.Indexers {
 	untyped := cache.Indexers{}
 	for name, f := range indexers {
@@ -25,8 +25,9 @@ func Untyped[T object.Object](indexers map[string]func(obj T) ([]string, error))
 	return untyped
 }
 
-// ByNamespace returns an index function for cache.NamespaceIndex. A store of client-go calls it
-// twice per update. It makes no new slice for an object in the same namespace as the last one.
+// ByNamespace returns an index function for cache.NamespaceIndex. The function allocates nothing
+// for an object in the same namespace as the last one: a store of client-go calls it twice per
+// update.
 func ByNamespace() cache.IndexFunc {
 	var last atomic.Pointer[[]string]
 	return func(raw any) ([]string, error) {
@@ -44,8 +45,7 @@ func ByNamespace() cache.IndexFunc {
 	}
 }
 
-// Failures calls each function for obj, and returns their errors with the names of the
-// indexes.
+// Failures calls each function for obj, and returns the errors with the names of the indexes.
 func Failures(funcs cache.Indexers, obj any) []error {
 	var errs []error
 	for name, f := range funcs {

@@ -1,6 +1,6 @@
-// Package index reads a store: page by page, by key, and by the values of index functions.
-// It works with any cache.Store and with stores that are given keys. The store's own indexes are used
-// if it has any, and otherwise indexes in memory that follow its writes.
+// Package index reads a store: page by page, by key, and by the values of index functions. It works
+// with any cache.Store, and with stores that are given keys. It uses the store's own indexes if there
+// are any, and otherwise indexes in memory that follow the writes of the store.
 package index
 
 import (
@@ -19,9 +19,10 @@ import (
 	"github.com/customcacheinformer/informer/internal/object"
 )
 
-// Index finds the objects of a store by a value. It uses the indexes of a store that has some
-// itself, and overlays for any other store. It is made by New and must not be copied. Its methods may be called from any goroutine; Begin and Check are for the one that
-// writes the store. A method that reads the store blocks as long as the store does.
+// Index finds the objects of a store by a value. It uses the store's own indexes if there are any,
+// and overlays otherwise. New makes an Index, which must not be copied. Its methods may be called
+// from any goroutine, but Begin and Check only from the one that writes the store. A method that
+// reads the store blocks as long as the store does.
 type Index[T object.Object] struct {
 	scan   Scan
 	native Native // the indexes of the store, or nil
@@ -34,9 +35,9 @@ type Index[T object.Object] struct {
 	overlays atomic.Pointer[[]*overlay] // none if the store has indexes of its own
 }
 
-// New returns an Index over a store with these index functions. It adds them to a store that
-// has indexes itself, but not a second index by namespace. It returns an error if that
-// store refuses them.
+// New returns an Index with these index functions over the store that scan reads. If the store has
+// indexes of its own, New adds the functions to it, except one by namespace if it has that already.
+// It returns an error if the store refuses them.
 func New[T object.Object](scan Scan, indexers cache.Indexers) (*Index[T], error) {
 	x := &Index[T]{scan: scan, native: nativeOf(scan)}
 	x.funcs.Store(&cache.Indexers{})
@@ -48,14 +49,14 @@ func New[T object.Object](scan Scan, indexers cache.Indexers) (*Index[T], error)
 	return x, x.Add(indexers)
 }
 
-// Scan returns how to read the store.
+// Scan returns the Scan that reads the store.
 func (x *Index[T]) Scan() Scan { return x.scan }
 
 // Native reports whether the store has indexes of its own.
 func (x *Index[T]) Native() bool { return x.native != nil }
 
-// Add adds indexes. It reads the whole store if Begin was called before. It returns an
-// error if a name is taken already or the store fails, and then adds none of them.
+// Add adds indexes. It reads the whole store if Begin was called before. If a name is taken already
+// or the store fails, Add returns an error and adds none of them.
 func (x *Index[T]) Add(indexers cache.Indexers) error {
 	if x.native != nil {
 		return x.addNative(indexers)
@@ -78,7 +79,8 @@ func (x *Index[T]) Add(indexers cache.Indexers) error {
 	return nil
 }
 
-// addNative holds no lock while the store indexes the objects that it has.
+// addNative adds indexes to a store with indexes of its own. It holds no lock while the store indexes
+// its objects.
 func (x *Index[T]) addNative(indexers cache.Indexers) error {
 	if x.native.GetIndexers() == nil && len(indexers) > 0 {
 		return errors.New("the store was made without a map of indexers, so that it cannot be given any: use cache.Indexers{}")
@@ -99,8 +101,8 @@ func (x *Index[T]) addNative(indexers cache.Indexers) error {
 	return nil
 }
 
-// addOverlay makes an overlay that follows every write from now on. If live is true, the
-// caller must fill it with the objects that the store has already. Otherwise Begin does.
+// addOverlay adds an overlay that follows every write from now on. If live is true, the caller must
+// fill the overlay with the objects in the store. Otherwise the caller of Begin does.
 func (x *Index[T]) addOverlay(indexers cache.Indexers) (o *overlay, live bool, err error) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -135,8 +137,8 @@ func (x *Index[T]) drop(o *overlay) {
 	x.funcs.Store(&funcs)
 }
 
-// Begin gives the store to the informer. The caller then reads the store, calls
-// Wrote for each object in it, and after that calls filled. Begin must be called only once.
+// Begin hands the store over to the informer. The caller must then read the store, call Wrote for
+// each object in it, and after that call filled. Begin must be called only once.
 func (x *Index[T]) Begin() (filled func()) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -149,9 +151,9 @@ func (x *Index[T]) Begin() (filled func()) {
 	}
 }
 
-// Wrote follows a write of the store: exists is whether the store has obj under key now.
-// Writes of one key must be followed in their order. It does nothing if the store has indexes
-// of its own.
+// Wrote updates the overlays after a write of the store. exists says whether the store now has obj
+// under key. For writes of one key, Wrote must be called in their order. It does nothing if the store
+// has indexes of its own.
 func (x *Index[T]) Wrote(key string, obj T, exists bool) {
 	for _, o := range *x.overlays.Load() {
 		if exists {
@@ -162,8 +164,8 @@ func (x *Index[T]) Wrote(key string, obj T, exists bool) {
 	}
 }
 
-// Check returns the errors of the index functions for obj, which must be the object that
-// was written last. If no function has failed since the last Check, it calls none.
+// Check returns the errors of the index functions for obj, which must be the object that was written
+// last. It calls the functions only if one of them has failed since the last Check.
 func (x *Index[T]) Check(obj T) []error {
 	if !x.failed.Swap(false) {
 		return nil
@@ -171,9 +173,10 @@ func (x *Index[T]) Check(obj T) []error {
 	return x.CheckFound(obj)
 }
 
-// CheckFound returns the errors of the index functions for obj, which was in the store
-// before the informer took it over. It calls all of them, because the store may have
-// indexed obj long ago. The informer's own store remembers which functions have failed, and is asked instead.
+// CheckFound returns the errors of the index functions for obj, which was in the store before the
+// informer took the store over. It calls all functions, because the store may have indexed obj long
+// ago. For the informer's own store it returns nil: that store remembers which functions have failed,
+// and is asked instead.
 func (x *Index[T]) CheckFound(obj T) []error {
 	if _, own := x.native.(ofMemory); own {
 		return nil
@@ -181,9 +184,8 @@ func (x *Index[T]) CheckFound(obj T) []error {
 	return Failures(*x.funcs.Load(), obj)
 }
 
-// evaluate calls an index function. An object for which the function fails has no values,
-// and Check reports the error. The indexer of client-go would panic on an error, and hold
-// its lock.
+// evaluate calls an index function. If the function fails, evaluate returns no values, and Check
+// returns the error later. The indexer of client-go would panic on an error while it holds its lock.
 func (x *Index[T]) evaluate(f cache.IndexFunc, raw any) []string {
 	vals, err := f(raw)
 	if err != nil {
@@ -201,8 +203,8 @@ func (x *Index[T]) evaluateAll(funcs cache.Indexers, obj T) values {
 	return vals
 }
 
-// Find returns the objects with that value of the index, in no order. It returns an error
-// if there is no such index, the store fails, or the store has an object of another type.
+// Find returns the objects with this value of the index, in no particular order. It returns an error
+// if there is no such index, if the store fails, or if an object is of another type.
 func (x *Index[T]) Find(name, value string) ([]T, error) {
 	if x.native != nil {
 		found, err := x.native.ByIndex(context.Background(), name, value)
@@ -219,7 +221,8 @@ func (x *Index[T]) Find(name, value string) ([]T, error) {
 	return objs, nil
 }
 
-// FindUnder is like Find for the objects whose keys begin with prefix. It reads the objects of all keys.
+// FindUnder is like Find, but returns only the objects whose keys begin with prefix. It still reads
+// all objects with the value.
 func (x *Index[T]) FindUnder(prefix, name, value string) (objs []T, err error) {
 	err = x.each(name, value, func(e object.Entry, obj T) {
 		if strings.HasPrefix(e.Key(), prefix) {
@@ -295,8 +298,8 @@ func (x *Index[T]) overlayOf(name string) (*overlay, error) {
 	return nil, fmt.Errorf("there is no index %q", name)
 }
 
-// matches takes the function and not its name, because drop may forget the name while
-// another goroutine still reads the overlay.
+// matches reports whether f returns value for obj. It takes the function and not its name, because
+// drop may remove the name while another goroutine still reads the overlay.
 func (x *Index[T]) matches(obj T, f cache.IndexFunc, value string) bool {
 	return slices.Contains(x.evaluate(f, obj), value)
 }

@@ -9,10 +9,10 @@ import (
 	"github.com/customcacheinformer/informer/internal/object"
 )
 
-// Indexer returns the store as a cache.Indexer. Its methods block as long as the store
-// does. If the store has no indexes of its own, an answer is not a snapshot: it is made of
-// several reads. failed is called with errors that no method of a cache.Indexer can return. A
-// store that is given keys takes no writes.
+// Indexer returns the store as a cache.Indexer. Its methods block as long as the store does. If
+// the store has no indexes of its own, a result is not a snapshot, because it comes from several
+// reads. The Indexer calls failed with errors that its method cannot return. For a store that is
+// given keys, writes return an error.
 func (x *Index[T]) Indexer(failed func(error)) cache.Indexer {
 	if indexer, ok := x.scan.plain.(cache.Indexer); ok {
 		return nativeIndexer[T]{indexer, x}
@@ -24,8 +24,8 @@ func (x *Index[T]) Indexer(failed func(error)) cache.Indexer {
 	return storeIndexer[T]{store, x}
 }
 
-// nativeIndexer is the store itself, except that an index function which is added to it may
-// fail without a panic.
+// nativeIndexer is the store itself, except that index functions that are added may return an
+// error without a panic.
 type nativeIndexer[T object.Object] struct {
 	cache.Indexer
 	index *Index[T]

@@ -9,14 +9,14 @@ import (
 	"github.com/customcacheinformer/informer/internal/object"
 )
 
-// Native are the indexes of a store that has some itself.
+// Native is a store with indexes of its own.
 type Native interface {
 	GetIndexers() cache.Indexers
 	AddIndexers(indexers cache.Indexers) error
 	ByIndex(ctx context.Context, name, value string) (object.Entries, error)
 }
 
-// nativeOf returns the indexes of a store, or nil if it has none.
+// nativeOf returns the store as a Native, or nil if it has no indexes.
 func nativeOf(s Scan) Native {
 	switch store := s.plain.(type) {
 	case *memory.Indexer:
@@ -28,7 +28,7 @@ func nativeOf(s Scan) Native {
 	return native
 }
 
-// ofMemory is the informer's own store. Its functions may fail.
+// ofMemory is the informer's own store. Its index functions may return errors.
 type ofMemory struct{ *memory.Indexer }
 
 func (o ofMemory) ByIndex(_ context.Context, name, value string) (object.Entries, error) {

@@ -6,9 +6,9 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// overlay is indexes in memory, for a store that has none. It has keys and values only, no
-// objects. It may be added while the store is being written: put and remove then follow
-// the writes, while fill takes in a listing of the store.
+// overlay has indexes in memory, for a store that has none. It has only keys and values, not
+// objects. It may be added while the store is being written: put and remove then follow the
+// writes, while fill adds the objects of a listing.
 type overlay struct {
 	funcs cache.Indexers
 	index cache.ThreadSafeStore // of values, by the keys of the objects
@@ -28,7 +28,7 @@ func newOverlay(funcs cache.Indexers) *overlay {
 	return &overlay{funcs: funcs, index: cache.NewThreadSafeStore(lookup, cache.Indices{}), written: map[string]struct{}{}}
 }
 
-// put follows an add or an update of the store.
+// put updates the overlay after an add or an update of the store.
 func (o *overlay) put(key string, vals values) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -36,7 +36,7 @@ func (o *overlay) put(key string, vals values) {
 	o.wroteLocked(key)
 }
 
-// remove follows a delete of the store.
+// remove updates the overlay after a delete of the store.
 func (o *overlay) remove(key string) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -50,7 +50,7 @@ func (o *overlay) wroteLocked(key string) {
 	}
 }
 
-// fill takes in an object from a listing, unless put or remove has seen a later write.
+// fill adds an object from a listing, unless put or remove has seen a later write.
 func (o *overlay) fill(key string, vals values) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -59,15 +59,15 @@ func (o *overlay) fill(key string, vals values) {
 	}
 }
 
-// complete is true if the whole listing is in the overlay.
+// complete records that the whole listing is in the overlay.
 func (o *overlay) complete() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.finished, o.written = true, nil
 }
 
-// keys returns the keys of the objects with that value of an index, and whether these are
-// all such objects of the store.
+// keys returns the keys of the objects with this value of an index. complete reports whether
+// these are all such objects of the store.
 func (o *overlay) keys(name, value string) (keys []string, complete bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()

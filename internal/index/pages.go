@@ -10,20 +10,20 @@ import (
 )
 
 const (
-	// share is the part of the time in which Pages reads a store that is written: one part in
-	// share. While a read is under way, a write may have to wait for the store's lock.
+	// share limits how much of the time Pages reads a store that is being written: one part in
+	// share. During a read, a write may have to wait for the store's lock.
 	share = 10
-	// longestRest is how long Pages waits between two reads at most.
+	// longestRest is the longest pause of Pages between two reads.
 	longestRest = 100 * time.Millisecond
-	// patience is how long a reader waits for the read of another. Such a read may hang, so
-	// the reader then does without it.
+	// patience is how long a reader waits for the read of another reader. That read may hang, so
+	// the reader then reads the page itself.
 	patience = time.Second
 )
 
 // Pages reads pages of a store for any number of readers that come at the same time, such as
-// watchers that join. Readers that wait for the same page share one read. Reads come one
-// after the other. While the store is written, they come with rests in between, so that a storm
-// of readers leaves most of the time to the writer. It must not be copied.
+// watchers that join. Readers that wait for the same page share one read. Reads come one after
+// the other. While the store is being written, there are rests between them, so that many readers
+// leave most of the time to the writer. A Pages must not be copied.
 type Pages struct {
 	scan   Scan
 	writes func() (done, begun int64)
@@ -35,7 +35,7 @@ type Pages struct {
 	begun   int64            // the writes that had begun at the end of the last read
 }
 
-// page is the result of a read. It is set when done is closed.
+// page is the result of a read. The result is set when done is closed.
 type page struct {
 	readers int       // that wait for it; protected by Pages.mu
 	begun   time.Time // protected by Pages.mu
@@ -49,19 +49,19 @@ type page struct {
 	stopped bool
 }
 
-// NewPages returns a Pages over scan. It calls writes from any goroutine. writes returns how many
-// writes of the store have ended, and how many have begun.
+// NewPages returns a Pages over scan. writes must return how many writes of the store have ended,
+// and how many have begun. Any goroutine may call it.
 func NewPages(scan Scan, writes func() (done, begun int64)) *Pages {
 	p := &Pages{scan: scan, writes: writes, turn: make(chan struct{}, 1), waiting: map[string]*page{}}
 	p.turn <- struct{}{}
 	return p
 }
 
-// Next returns a page like Scan.Page. The read begins after the call of Next, so that it shows
+// Next returns a page like Scan.Page. The read begins after the call of Next, so the page shows
 // all earlier changes. Next blocks until the page is read. If gone is closed before the read
-// begins, Next returns context.Canceled. The caller ends ctx when it closes gone. Next does not
-// wait for ctx itself, because ctx would then keep a channel for as long as it lives. Next may be
-// called from any goroutine.
+// begins, Next returns context.Canceled. The caller must end ctx when it closes gone. Next does
+// not wait for ctx itself, because ctx would then keep a channel for as long as it lives. Next
+// may be called from any goroutine.
 func (p *Pages) Next(ctx context.Context, gone <-chan struct{}, after string) (page object.Entries, last string, err error) {
 	for {
 		pg, err := p.await(ctx, gone, after)
@@ -74,7 +74,7 @@ func (p *Pages) Next(ctx context.Context, gone <-chan struct{}, after string) (p
 	}
 }
 
-// await returns a page that is read, by its caller or by another reader.
+// await waits until a page is read, by its caller or by another reader, and returns it.
 func (p *Pages) await(ctx context.Context, gone <-chan struct{}, after string) (*page, error) {
 	pg, turn := p.join(after), p.turn
 	impatient := time.NewTimer(patience)
@@ -113,8 +113,8 @@ func (p *Pages) join(after string) *page {
 	return pg
 }
 
-// leave notes that a reader no longer waits for a page. If none waits for it, none will read
-// it.
+// leave records that a reader no longer waits for a page. If no reader waits, the page is not
+// read.
 func (p *Pages) leave(after string, pg *page) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -140,7 +140,8 @@ func (p *Pages) rest(gone <-chan struct{}, pg *page) {
 	}
 }
 
-// read reads the page, unless that has begun already. It reports whether it did.
+// read reads the page, unless a read of it has begun already or ctx has ended. It reports whether
+// it has read the page.
 func (p *Pages) read(ctx context.Context, after string, pg *page) bool {
 	if !p.begin(ctx, after, pg) {
 		return false
@@ -164,8 +165,8 @@ func (p *Pages) read(ctx context.Context, after string, pg *page) bool {
 	return true
 }
 
-// begin reports whether the caller must read the page: no other reader does, and ctx has not ended.
-// No reader joins the page from now on.
+// begin reports whether the caller must read the page: no other reader does, and ctx has not
+// ended. If begin returns true, no further reader joins the page.
 func (p *Pages) begin(ctx context.Context, after string, pg *page) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()

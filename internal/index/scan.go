@@ -10,35 +10,34 @@ import (
 	"github.com/customcacheinformer/informer/internal/object"
 )
 
-// pageSize is how many objects a Keyed store is asked for at a time.
+// pageSize is the limit with which a Keyed store is scanned.
 const pageSize = 500
 
-// Keyed is a store that is given keys and returns them with its objects. The public Durable has the
+// Keyed is a store that is given keys and returns them with its objects. The public Durable describes the
 // contract.
 type Keyed interface {
 	Get(ctx context.Context, key string) (obj any, exists bool, err error)
 	Scan(ctx context.Context, after string, limit int) (object.Entries, error)
 }
 
-// Scan reads a store: by key, and all of it, a Keyed in pages and any other store at once. It is made
-// by NewScan or ScanKeyed, may be copied, and may be used from any goroutine. It blocks as long as
-// the store does.
+// Scan reads a store by key or as a whole, a Keyed store in pages and any other store at once. NewScan and
+// ScanKeyed make a Scan. It may be copied, and used from any goroutine. It blocks as long as the store does.
 type Scan struct {
 	plain cache.Store
 	keyed Keyed // nil if plain is set
 }
 
-// NewScan returns a Scan of a store that only returns objects.
+// NewScan returns a Scan of a store that returns objects without keys.
 func NewScan(store cache.Store) Scan { return Scan{plain: store} }
 
 // ScanKeyed returns a Scan of a store that is given keys.
 func ScanKeyed(store Keyed) Scan { return Scan{keyed: store} }
 
-// Paged reports whether the store is read in pages. If it is not, Page never returns an
-// error, because List does not.
+// Paged reports whether Scan reads the store in pages. If not, Page never returns an error, because List does
+// not.
 func (s Scan) Paged() bool { return s.keyed != nil }
 
-// Get returns the value that the store has under key.
+// Get returns the value that the store has under key. exists is false if there is none.
 func (s Scan) Get(ctx context.Context, key string) (stored any, exists bool, err error) {
 	if s.keyed == nil {
 		return s.plain.GetByKey(key)
@@ -46,9 +45,9 @@ func (s Scan) Get(ctx context.Context, key string) (stored any, exists bool, err
 	return s.keyed.Get(ctx, key)
 }
 
-// Page returns the objects with the next keys after a key, and the last of these keys. With
-// after "" it begins at the first object. A last of "" means that there are no more objects
-// after this page. A store that returns keys out of order is an error, as it could be read forever.
+// Page returns the objects with the next keys after the key after, and the last of these keys. If after is "",
+// it begins at the first object. If last is "", there are no more objects after this page. Page returns the
+// error of the store, or an error if the keys are out of order, because it could otherwise read forever.
 func (s Scan) Page(ctx context.Context, after string) (page object.Entries, last string, err error) {
 	if s.keyed == nil {
 		return object.Unkeyed(s.plain.List()), "", nil
@@ -63,13 +62,13 @@ func (s Scan) Page(ctx context.Context, after string) (page object.Entries, last
 	return page, last, nil
 }
 
-// Each calls visit for every object, until visit returns false. It returns the first error
-// of Page.
+// Each calls visit for every object, until visit returns false. It stops at an error of Page and returns it.
 func (s Scan) Each(ctx context.Context, visit func(object.Entry) bool) error {
 	return s.EachUnder(ctx, "", visit)
 }
 
-// EachUnder is like Each for the objects whose keys begin with prefix. In a store without pages, that must be "".
+// EachUnder is like Each for the objects whose keys begin with prefix. For a store without pages, prefix must
+// be "".
 func (s Scan) EachUnder(ctx context.Context, prefix string, visit func(object.Entry) bool) error {
 	for after := prefix; ; {
 		page, last, err := s.Page(ctx, after)
@@ -88,7 +87,8 @@ func (s Scan) EachUnder(ctx context.Context, prefix string, visit func(object.En
 	}
 }
 
-// All returns every object of a store whose key begins with prefix. An object of another type than T is an error.
+// All returns every object of a store whose key begins with prefix. For a store without pages, it ignores
+// prefix. It returns an error if the store fails or an object is not a T.
 func All[T object.Object](ctx context.Context, s Scan, prefix string) (objs []T, err error) {
 	if s.keyed == nil {
 		return typed[T](object.Unkeyed(s.plain.List()))
@@ -109,8 +109,8 @@ func All[T object.Object](ctx context.Context, s Scan, prefix string) (objs []T,
 	return objs, nil
 }
 
-// Get returns the object that a store has under key. It returns the error of the store, or
-// one that wraps object.ErrWrongType if the object is no T.
+// Get returns the object that a store has under key. It returns the error of the store, or an error that wraps
+// object.ErrWrongType if the object is not a T.
 func Get[T object.Object](ctx context.Context, s Scan, key string) (obj T, exists bool, err error) {
 	stored, exists, err := s.Get(ctx, key)
 	if err != nil || !exists {

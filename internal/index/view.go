@@ -7,11 +7,11 @@ import (
 	"github.com/customcacheinformer/informer/internal/object"
 )
 
-// errReadOnly is why a view of a Keyed store takes no writes.
+// errReadOnly is the error of writes to a view of a Keyed store.
 var errReadOnly = errors.New("a durable store is written by its informer alone")
 
-// view shows a Keyed store as a cache.Store. List and ListKeys cannot return an error. They report it,
-// and return nothing instead of a part.
+// view is a Keyed store as a read-only cache.Store. List and ListKeys cannot return an error. They
+// call failed with it, and return nil instead of a part.
 type view struct {
 	scan   Scan
 	failed func(error)
