@@ -5,16 +5,18 @@ import (
 	"strings"
 )
 
-// content is the objects of a source with their indexes. It belongs to one write, like a node of a trie.
+// content has the objects of a source with their indexes. Like a node of a trie, only the write that made it
+// may change it.
 type content struct {
 	stamp   uint64
 	objects *node
-	// tables have the values of each index, by its number. The object of a value is the trie of the identities that
-	// have it. So an update that leaves the values of an object as they are does not change it.
+	// tables has a trie of the values of each index, by its number. The object of a value is the trie of the
+	// identities that have the value. So an update that does not change the values of an object does not change
+	// the tables.
 	tables []*node
 }
 
-// batch is a write that changes parts.
+// batch is a write that changes parts of a store.
 type batch struct {
 	write
 	spare *content // nil, or is used for the next change of a part
@@ -36,7 +38,8 @@ func (c *content) membersOf(index int, hash uint64, value string) *node {
 	return nil
 }
 
-// in returns the parts after f has changed the content of one. A part without objects does not exist.
+// in calls f to change the content of the part of a source, and returns the changed parts. It removes a part
+// without objects.
 func (w *batch) in(parts *node, hash uint64, source string, indexes int, f func(c *content)) *node {
 	return w.change(parts, hash, source, settled, func(id *identity, obj *any) (*identity, *any) {
 		next := w.spare
@@ -64,8 +67,8 @@ func (w *batch) in(parts *node, hash uint64, source string, indexes int, f func(
 	})
 }
 
-// put stores an object with its index values, and returns the object that the key had before, or nil. If insert is set, it
-// leaves that object as it is.
+// put stores an object with its index values, and returns the object that the key had before, or nil. If insert
+// is true and the key has an object, put changes nothing.
 func (w *batch) put(c *content, key string, obj any, terms []term, insert bool) (before *any) {
 	var old, id *identity
 	hash := w.hash(key)
@@ -83,7 +86,7 @@ func (w *batch) put(c *content, key string, obj any, terms []term, insert bool) 
 	return before
 }
 
-// remove removes an object, and returns it, or nil.
+// remove removes the object of a key and returns it, or returns nil if there is none.
 func (w *batch) remove(c *content, key string) (before *any) {
 	var old *identity
 	hash := w.hash(key)
@@ -95,7 +98,7 @@ func (w *batch) remove(c *content, key string) (before *any) {
 	return before
 }
 
-// move puts one identity in the place of another one in all indexes. Either may be nil.
+// move replaces the identity before by after in all indexes. Either may be nil.
 func (w *batch) move(c *content, hash uint64, before, after *identity) {
 	if before == after {
 		return
@@ -120,8 +123,8 @@ func (w *batch) move(c *content, hash uint64, before, after *identity) {
 	}
 }
 
-// place puts an identity among those of a value, in the place of the one that has the same key. It removes the one that
-// has the key if after is nil.
+// place replaces, among the identities of a value, the identity with the key of id by after. If after is nil,
+// it removes that identity.
 func (w *batch) place(c *content, t term, hash uint64, id, after *identity) {
 	valueHash := w.hash(t.value)
 	c.tables[t.index] = w.change(c.tables[t.index], valueHash, t.value, settled, func(of *identity, members *any) (*identity, *any) {
@@ -146,7 +149,8 @@ func (w *batch) place(c *content, t term, hash uint64, id, after *identity) {
 
 var noTerms = &[]term{}
 
-// remember returns a list of these values. It has no text of an object, which would keep the object in memory.
+// remember returns a list of these values. The list does not share text with an object, because that could keep
+// the object in memory.
 func (w *batch) remember(c *content, terms []term) *[]term {
 	if len(terms) == 0 {
 		return noTerms

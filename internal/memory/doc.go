@@ -1,30 +1,31 @@
 // Package memory is a store in memory whose readers never delay its writer.
 //
-// The objects are in hash tries. A write copies the nodes that it changes, up to the root, and then publishes the new
-// root. So a reader, which takes no lock, has a trie that nothing changes. There is one exception, because most
-// writes are updates: an object is put into the place of another one if the keys and index values stay as they are, and if no
-// [Snapshot] can have the node. A snapshot that its owner drops leaves nothing behind.
+// The objects are in hash tries. A write copies the nodes that it changes, up to the root, and then publishes
+// the new root. So a reader, which takes no lock, has a trie that never changes. There is one exception,
+// because most writes are updates: a write replaces an object in place if the key and the index values stay the
+// same and no [Snapshot] can have the node. A snapshot needs no clean-up: the garbage collector frees it.
 //
 // A [Store] has a part for each source, such as a namespace. A part has its own objects and its own indexes, so
-// reading, listing or dropping a source costs as much as the source has. Keys and sources are given: the store takes any
-// strings for both.
+// the cost to read or list a source depends only on the objects of that source. The caller chooses keys and
+// sources; both may be any strings.
 //
 // # What readers see
 //
-// [Part.Get] and [Store.Now] see each update as soon as it is made, and objects that come, go or move between index
-// values when the write is complete. A [Snapshot] has all of a write or nothing of it. To take one, a reader waits for
-// the write that is under way, and keeps the next one waiting for some nanoseconds. Reads without a snapshot cost later
-// writes nothing. After a snapshot, the next write to each node copies that node.
+// [Part.Get] and [Store.Now] show an update at once. They show objects that come, go or move between index
+// values when the write is complete. A [Snapshot] has all of a write or nothing of it. To take one, a reader
+// waits for the write that is under way, and delays the next one for some nanoseconds. Reads without a snapshot
+// cost later writes nothing. After a snapshot, the next write to each node copies the node.
 //
 // # Index functions
 //
-// The store calls each index function once for each write, and remembers the values. It never asks again for the values
-// of the old object, so a function that changes its mind leaves nothing in the index. If a function returns an error or
-// panics, the object is stored, and has no values in that index until its next write or [Part.Reindex]. [Store.Failed]
-// has the keys of such objects. A value that is returned twice counts once, and "" is a value like any other. A write
-// of an object with 10,000 values changes 10,000 places, which takes milliseconds.
+// The store calls each index function once for each write, and remembers the values. It never calls a function
+// for the old object, so a function that later returns other values leaves nothing behind in the index. If a
+// function returns an error or panics, the object is stored, but has no values in that index until its next
+// write or [Part.Reindex]. [Store.Failed] returns the keys of such objects. A value that is returned twice
+// counts once, and "" is a value like any other. A write of an object with 10,000 values changes 10,000 places,
+// which takes milliseconds.
 //
-// Functions run while the store keeps other writers out, but no readers. They may read the store. A function that
+// While functions run, other writers wait, but readers do not. Functions may read the store. A function that
 // writes to the store blocks forever.
 //
 // # The parts
@@ -34,5 +35,5 @@
 //   - values.go: index functions, and the values that they return
 //   - store.go: the methods that write
 //   - read.go: the methods that read, and snapshots
-//   - indexer.go: the store as a cache.Indexer, with everything that client-go's has
+//   - indexer.go: the store as a cache.Indexer, with all methods of client-go's
 package memory

@@ -11,9 +11,9 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// Indexer is a store as client-go shows its own, for programs that read and write it by objects. Its methods do what
-// the interfaces cache.Indexer and cache.TransactionStore demand, and return slices and maps of the caller's own. It
-// does not panic for an index function that fails: see IndexerOptions.Failed.
+// Indexer is a Store with the interfaces of client-go's store, for programs that read and write by objects. It
+// implements cache.Indexer and cache.TransactionStore. The caller may change the slices and maps that its
+// methods return. If an index function fails, Indexer does not panic, but calls IndexerOptions.Failed.
 type Indexer struct {
 	store   *Store
 	options IndexerOptions
@@ -28,19 +28,20 @@ var _ interface {
 
 // IndexerOptions are the settings of an Indexer.
 type IndexerOptions struct {
-	// KeyFunc makes the key of an object, or of a tombstone. It must be set.
+	// KeyFunc returns the key of an object, or of a tombstone. It is required.
 	KeyFunc cache.KeyFunc
-	// Source returns the source that has a key. By default the store has one source, "".
+	// Source returns the source of a key. By default the store has one source, "".
 	Source func(key string) string
-	// Identifier and Metrics are as for cache.WithStoreMetrics. By default nothing is measured.
+	// Identifier and Metrics are as for cache.WithStoreMetrics. By default there are no metrics.
 	Identifier cache.InformerNameAndResource
 	Metrics    cache.InformerMetricsProvider
-	// Failed is called with the errors of index functions for an object that was stored anyway.
+	// Failed is called with the errors of index functions for an object. The object was stored anyway. Defaults
+	// to doing nothing.
 	Failed func(r Ref, errs []error)
 }
 
-// NewIndexer returns an Indexer over a store. Its version follows all writes of the store from now on, so a store can
-// have one Indexer.
+// NewIndexer returns an Indexer over a store. The version of the Indexer follows all later writes of the store.
+// A store can have only one Indexer.
 func NewIndexer(store *Store, options IndexerOptions) *Indexer {
 	x := &Indexer{store: store, options: options}
 	if options.Source == nil {
@@ -65,7 +66,7 @@ func NewIndexer(store *Store, options IndexerOptions) *Indexer {
 // Store returns the store.
 func (x *Indexer) Store() *Store { return x.store }
 
-// setVersion is called by one writer at a time.
+// setVersion sets the version and the metric. It must be called by one writer at a time.
 func (x *Indexer) setVersion(version string) {
 	x.version.Store(&version)
 	if x.gauge == nil {
@@ -93,7 +94,7 @@ func (x *Indexer) LastStoreSyncResourceVersion() string {
 	return ""
 }
 
-// change returns a change of an object, or a cache.KeyError.
+// change returns the Change that stores or removes obj. It returns a cache.KeyError if obj has no key.
 func (x *Indexer) change(obj any, remove bool) (Change, error) {
 	key, err := x.options.KeyFunc(obj)
 	if err != nil {
@@ -119,19 +120,21 @@ func (x *Indexer) write(obj any, remove bool) error {
 	return err
 }
 
-// Add stores an object.
+// Add stores an object. It returns a cache.KeyError if the object has no key.
 func (x *Indexer) Add(obj any) error { return x.write(obj, false) }
 
-// Update stores an object.
+// Update does the same as Add.
 func (x *Indexer) Update(obj any) error { return x.write(obj, false) }
 
-// Delete removes the object with the key of obj, which may be a tombstone.
+// Delete removes the object with the key of obj, which may be a tombstone. It returns a cache.KeyError if obj
+// has no key.
 func (x *Indexer) Delete(obj any) error { return x.write(obj, true) }
 
-// Resync does nothing.
+// Resync does nothing and returns nil.
 func (x *Indexer) Resync() error { return nil }
 
-// Transaction makes changes in one step, except those whose objects have no key.
+// Transaction makes changes in one step, except those whose objects have no key. The result names these, or is
+// nil if there are none.
 func (x *Indexer) Transaction(txns ...cache.Transaction) *cache.TransactionError {
 	failed := &cache.TransactionError{TotalTransactions: len(txns)}
 	var changes []Change
@@ -151,7 +154,8 @@ func (x *Indexer) Transaction(txns ...cache.Transaction) *cache.TransactionError
 	return failed
 }
 
-// Replace changes nothing if one of the objects has no key. If two have the same key, the last one counts.
+// Replace replaces all objects, and sets the version. If two objects in list have the same key, the last one
+// counts. If an object has no key, Replace changes nothing and returns a cache.KeyError.
 func (x *Indexer) Replace(list []any, version string) error {
 	objects := make(map[Ref]any, len(list))
 	for _, obj := range list {
@@ -166,7 +170,8 @@ func (x *Indexer) Replace(list []any, version string) error {
 	return nil
 }
 
-// AddIndexers is Store.AddIndexers. It also passes on which objects the functions fail for.
+// AddIndexers is Store.AddIndexers. It also calls IndexerOptions.Failed for each object for which a function
+// has failed.
 func (x *Indexer) AddIndexers(indexers cache.Indexers) error {
 	err := x.store.AddIndexers(indexers)
 	if err == nil {
@@ -175,20 +180,20 @@ func (x *Indexer) AddIndexers(indexers cache.Indexers) error {
 	return err
 }
 
-// report passes on the errors for all objects.
+// report calls IndexerOptions.Failed for all objects with errors.
 func (x *Indexer) report() {
 	for r, errs := range x.store.Failed() {
 		x.options.Failed(r, errs)
 	}
 }
 
-// List returns all objects of one state.
+// List returns all objects of one snapshot.
 func (x *Indexer) List() []any { return x.store.Snapshot().Entries().Objects() }
 
-// ListKeys returns all keys of one state.
+// ListKeys returns all keys of one snapshot.
 func (x *Indexer) ListKeys() []string { return x.store.Snapshot().Entries().Keys() }
 
-// Get returns the object with the key of obj.
+// Get returns the object with the key of obj. It returns a cache.KeyError if obj has no key.
 func (x *Indexer) Get(obj any) (item any, exists bool, err error) {
 	c, err := x.change(obj, false)
 	if err != nil {
@@ -197,14 +202,15 @@ func (x *Indexer) Get(obj any) (item any, exists bool, err error) {
 	return x.GetByKey(c.Key)
 }
 
-// GetByKey returns the object of a key. Its error is nil.
+// GetByKey returns the object of a key. The error is always nil.
 func (x *Indexer) GetByKey(key string) (item any, exists bool, err error) {
 	item, exists = x.store.Part(x.options.Source(key)).Get(key)
 	return item, exists, nil
 }
 
-// Index returns each object once that has one of the values of obj. obj need not be stored: a lister of client-go
-// gives an ObjectMeta that has only a namespace.
+// Index returns the objects that have one of the values of obj in an index, each once. obj need not be stored:
+// a lister of client-go passes an ObjectMeta that has only a namespace. Index returns an error if there is no
+// such index or its function fails.
 func (x *Indexer) Index(name string, obj any) ([]any, error) {
 	v := x.store.Snapshot()
 	n, err := v.functions.number(name)
@@ -229,7 +235,7 @@ func (x *Indexer) Index(name string, obj any) ([]any, error) {
 	return found, nil
 }
 
-// ByIndex returns the objects that have a value in an index.
+// ByIndex returns the objects that have a value in an index, or an error if there is no such index.
 func (x *Indexer) ByIndex(name, value string) ([]any, error) {
 	found, err := x.store.Snapshot().ByIndex(name, value)
 	if err != nil {
@@ -238,7 +244,8 @@ func (x *Indexer) ByIndex(name, value string) ([]any, error) {
 	return found.Objects(), nil
 }
 
-// IndexKeys returns the keys in order, as client-go's does.
+// IndexKeys returns the sorted keys of the objects that have a value in an index, or an error if there is no
+// such index.
 func (x *Indexer) IndexKeys(name, value string) ([]string, error) {
 	found, err := x.store.Snapshot().ByIndex(name, value)
 	if err != nil {
@@ -249,7 +256,7 @@ func (x *Indexer) IndexKeys(name, value string) ([]string, error) {
 	return keys, nil
 }
 
-// ListIndexFuncValues returns the values of an index, and none if there is no such index.
+// ListIndexFuncValues returns the values of an index, or nil if there is no such index.
 func (x *Indexer) ListIndexFuncValues(name string) []string {
 	values, _ := x.store.Snapshot().Values(name)
 	return values

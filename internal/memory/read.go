@@ -7,14 +7,17 @@ import (
 	"slices"
 )
 
-// Now returns the store without making a snapshot. Until the next change of a key or an index value it shows updates of
-// objects as they are made. Each object that it shows had the index values by which it was found.
+// Now returns the current state without making a snapshot, and does not block. The state may still show updates
+// of objects, until a key or an index value changes. Each object that it shows had the index values by which it
+// was found.
 func (s *Store) Now() *Snapshot { return &Snapshot{*s.state.Load(), s.hash, nil} }
 
-// Snapshot returns the state of all parts. It waits for a write that is under way, but not for index functions.
+// Snapshot returns a snapshot of all parts. It waits for a write that is under way, but not for index
+// functions.
 func (s *Store) Snapshot() *Snapshot { return Snapshots(s)[0] }
 
-// Snapshots returns the states of several stores at one moment: none of them is written between two of the states.
+// Snapshots returns snapshots of several stores at one moment: no store is written between two of the
+// snapshots.
 func Snapshots(stores ...*Store) (all []*Snapshot) {
 	ordered := slices.SortedFunc(slices.Values(stores), func(a, b *Store) int { return cmp.Compare(a.number, b.number) })
 	for _, s := range slices.Compact(ordered) {
@@ -28,18 +31,18 @@ func Snapshots(stores ...*Store) (all []*Snapshot) {
 	return all
 }
 
-// Snapshot is the state of a store, or of one part, between two writes. It never changes. It keeps its objects from being
-// collected, and needs no other care.
+// Snapshot is the state of a store, or of one part, between two writes. It never changes. It keeps its objects
+// in memory, and need not be closed.
 type Snapshot struct {
 	state
 	hash func(string) uint64
 	only *content // nil for all
 }
 
-// At returns what the last Apply was given that named the state, or nil.
+// At returns the last at that was passed to Apply and is not nil, or nil if there is none.
 func (v *Snapshot) At() any { return v.at }
 
-// In returns the state of the part of a source.
+// In returns the snapshot of one source.
 func (v *Snapshot) In(source string) *Snapshot {
 	in := *v
 	if in.only = contentOf(v.parts, v.hash(source), source); in.only == nil {
@@ -56,7 +59,7 @@ func (v *Snapshot) each(visit func(c *content)) {
 	v.parts.walk(func(_ *identity, c *any) bool { visit((*c).(*content)); return true })
 }
 
-// Get returns the object of a key. If several parts have the key, it is the object of any of them.
+// Get returns the object of a key. If several parts have the key, it returns the object of any of them.
 func (v *Snapshot) Get(key string) (obj any, exists bool) {
 	hash := v.hash(key)
 	v.each(func(c *content) {
@@ -73,7 +76,8 @@ func (v *Snapshot) Entries() (all Entries) {
 	return all
 }
 
-// ByIndex returns the objects that have a value in an index. It returns an error if there was no such index.
+// ByIndex returns the objects that have a value in an index. It returns an error if the snapshot has no such
+// index.
 func (v *Snapshot) ByIndex(name, value string) (found Entries, err error) {
 	n, err := v.functions.number(name)
 	if err != nil {
@@ -88,7 +92,8 @@ func (v *Snapshot) ByIndex(name, value string) (found Entries, err error) {
 	return found, nil
 }
 
-// Values returns all values of an index, each once and in no order. It returns an error if there was no such index.
+// Values returns all values of an index, each once and in no particular order. It returns an error if the
+// snapshot has no such index.
 func (v *Snapshot) Values(name string) ([]string, error) {
 	n, err := v.functions.number(name)
 	if err != nil {
@@ -107,10 +112,10 @@ func (v *Snapshot) Values(name string) ([]string, error) {
 	return all, nil
 }
 
-// Entries are objects with their keys, in no order. They never change.
+// Entries are objects with their keys, in no particular order. The Entries of a [Snapshot] never change.
 type Entries []entries
 
-// entries are objects of a part: all of them if members is nil.
+// entries are the objects of a part that are in members, or all if members is nil.
 type entries struct {
 	objects *node
 	members *node
@@ -136,7 +141,7 @@ func (es Entries) All() iter.Seq2[string, any] {
 	}
 }
 
-// Objects returns the objects, in a slice of the caller's own.
+// Objects returns the objects in a new slice.
 func (es Entries) Objects() []any {
 	objs := make([]any, 0, es.Len())
 	for some := range es.Chunks() {
@@ -145,8 +150,8 @@ func (es Entries) Objects() []any {
 	return objs
 }
 
-// Chunks yields the objects, some at a time, in a slice that the next ones overwrite. They are read without a call between,
-// so that the processor waits for several of them at once.
+// Chunks yields the objects, some at a time, in a slice that the next chunk overwrites. A loop over a chunk
+// makes no calls, so the processor can load several objects from memory at once.
 func (es Entries) Chunks() iter.Seq[[]any] {
 	return func(yield func([]any) bool) {
 		buffer := make([]any, 0, min(es.Len(), maxLeaf))
@@ -164,7 +169,7 @@ func (es Entries) Chunks() iter.Seq[[]any] {
 	}
 }
 
-// Keys returns the keys, in a slice of the caller's own.
+// Keys returns the keys in a new slice.
 func (es Entries) Keys() []string {
 	keys := make([]string, 0, es.Len())
 	es.walk(func(id *identity, _ *any) bool { keys = append(keys, id.key); return true })
@@ -186,8 +191,8 @@ func (es Entries) walk(visit func(*identity, *any) bool) {
 	})
 }
 
-// givesWay is how many objects a walk visits before it gives way to other goroutines. The scheduler would let it run for
-// 10 ms, and if many programs list at once, a change that has just come in would wait for all of them.
+// givesWay is how many objects a walk visits before it yields to other goroutines. The scheduler would let it
+// run for 10 ms, and if many goroutines list at once, a new change would wait for all of them.
 const givesWay = 1000
 
 func (es Entries) leaves(visit func(e entries, leaf *node) bool) {
@@ -209,8 +214,8 @@ func (es Entries) leaves(visit func(e entries, leaf *node) bool) {
 	}
 }
 
-// Walk yields the entries of a snapshot one after the other, with pauses of any length between them. Only one goroutine
-// at a time may use it.
+// Walk returns the entries of a snapshot one after the other. The caller may pause for any time between them.
+// Only one goroutine at a time may use it.
 type Walk struct {
 	parts []*node // those that are left
 	path  []step
@@ -223,7 +228,7 @@ type step struct {
 	at int
 }
 
-// Walk returns a walk through all objects.
+// Walk returns a Walk through all objects.
 func (v *Snapshot) Walk() *Walk {
 	w := &Walk{}
 	v.each(func(c *content) {
@@ -233,7 +238,7 @@ func (v *Snapshot) Walk() *Walk {
 	return w
 }
 
-// Len returns the number of entries that are left: 0 for nil.
+// Len returns the number of entries that are left. It returns 0 for a nil Walk.
 func (w *Walk) Len() int {
 	if w == nil {
 		return 0
@@ -241,7 +246,7 @@ func (w *Walk) Len() int {
 	return w.left
 }
 
-// Next returns the next entry, and false after the last.
+// Next returns the next entry. ok is false after the last.
 func (w *Walk) Next() (key string, obj any, ok bool) {
 	for len(w.path)+len(w.parts) > 0 {
 		if len(w.path) == 0 {

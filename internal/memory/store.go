@@ -10,9 +10,9 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// Store keeps objects in memory, in a part for each source. It is made by New. All methods, also those of a Part, may
-// be called from any goroutine. A method that writes blocks while another one writes, as do Failed and Failure. Snapshot waits
-// for a write, and no other method that reads blocks.
+// Store keeps objects in memory, in a part for each source. New makes a Store. Its methods and those of its
+// Parts may be called from any goroutine. Methods that write, Failed and Failure block while another method
+// writes. Snapshot waits for a write that is under way. No other method blocks.
 type Store struct {
 	hash   func(string) uint64
 	number uint64 // is the order in which the locks of several stores are taken
@@ -29,7 +29,7 @@ type Store struct {
 	wrote  func(obj any) // called after a write with its last object; nil for none
 }
 
-// state is all that a store has. It never changes.
+// state is everything that a store has. It never changes.
 type state struct {
 	functions *functions
 	parts     *node // by their sources
@@ -67,7 +67,7 @@ type Part struct {
 // Part returns the part for a source. A part without objects costs nothing.
 func (s *Store) Part(source string) Part { return Part{s, source, s.hash(source)} }
 
-// Change is a change of an object, with its results.
+// Change is a change of an object, with the results of Apply.
 type Change struct {
 	Part   Part
 	Key    string
@@ -82,7 +82,7 @@ type Change struct {
 	terms int // where its terms end
 }
 
-// Kept reports whether an Insert has left an object as it was. Failed is nil then.
+// Kept reports whether an Insert has changed nothing, because the key had an object. Failed is nil then.
 func (c *Change) Kept() bool { return c.Insert && c.Existed }
 
 // Get returns the object of a key.
@@ -98,22 +98,23 @@ func (p Part) Get(key string) (obj any, exists bool) {
 	return *found, true
 }
 
-// Put stores an object under a key. It returns the results of the Change.
+// Put stores an object under a key. It returns the results Before, Existed and Failed of the Change.
 func (p Part) Put(key string, obj any) (before any, existed bool, failed []error) {
 	changes := [1]Change{{Part: p, Key: key, Object: obj}}
 	p.store.Apply(changes[:], nil)
 	return changes[0].Before, changes[0].Existed, changes[0].Failed
 }
 
-// Remove removes the object of a key, and returns it. last is the state with which its delete came, or nil.
+// Remove removes the object of a key, and returns it. last is the last state of the object, which came with its
+// delete, or nil.
 func (p Part) Remove(key string, last any) (before any, existed bool) {
 	changes := [1]Change{{Part: p, Key: key, Object: last, Delete: true}}
 	p.store.Apply(changes[:], nil)
 	return changes[0].Before, changes[0].Existed
 }
 
-// Apply makes changes in their order, and sets their results. For snapshots it is one step. If at is not nil, the
-// snapshots from now on return it from At.
+// Apply makes changes in their order, and sets their results. A snapshot has all of them or none. If at is not
+// nil, later snapshots return it from At.
 func (s *Store) Apply(changes []Change, at any) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -123,7 +124,7 @@ func (s *Store) Apply(changes []Change, at any) {
 	}
 }
 
-// atOnce is how many changes a snapshot may have to wait for.
+// atOnce is the maximum number of changes for which a snapshot has to wait.
 const atOnce = 256
 
 func (s *Store) apply(changes []Change, at any) {
@@ -175,7 +176,7 @@ func (s *Store) apply(changes []Change, at any) {
 	}
 }
 
-// publish has f change a copy of the state, and makes that the state.
+// publish calls f to change a copy of the state, and makes the copy the state.
 func (s *Store) publish(f func(w *batch, next *state)) {
 	s.freeze.Lock()
 	defer s.freeze.Unlock()
@@ -190,7 +191,7 @@ func (s *Store) publish(f func(w *batch, next *state)) {
 	*next, s.spare = state{}, next
 }
 
-// note keeps or forgets the errors of the index functions for an object.
+// note keeps the errors of the index functions for an object, or forgets earlier ones if there are none.
 func (s *Store) note(r Ref, failed []error) {
 	if len(failed) > 0 {
 		s.failed[r] = failed
@@ -199,14 +200,15 @@ func (s *Store) note(r Ref, failed []error) {
 	}
 }
 
-// Failed returns the errors of the index functions for each object whose last write they have failed in.
+// Failed returns the errors of the index functions for each object. An object is in the result if a function
+// has failed for its last write.
 func (s *Store) Failed() map[Ref][]error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return maps.Clone(s.failed)
 }
 
-// Failure returns the errors of Failed for one object.
+// Failure returns the errors of Failed for one object, or nil.
 func (s *Store) Failure(r Ref) []error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -226,7 +228,7 @@ func (p Part) Reindex(key string) []error {
 	return changes[0].Failed
 }
 
-// Drop removes all objects of the part, in one step that takes the same time whatever their number.
+// Drop removes all objects of the part in one step.
 func (p Part) Drop() {
 	s := p.store
 	s.mu.Lock()
@@ -237,8 +239,8 @@ func (p Part) Drop() {
 	maps.DeleteFunc(s.failed, func(r Ref, _ []error) bool { return r.Source == p.source })
 }
 
-// Replace stores these objects, by their places, instead of all others. For readers that is one step. published is
-// called before the next write.
+// Replace replaces all objects in the store by objects, in one step for readers. It calls published before the
+// next write.
 func (s *Store) Replace(objects map[Ref]any, published func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -251,8 +253,8 @@ func (s *Store) Replace(objects map[Ref]any, published func()) {
 	published()
 }
 
-// AddIndexers adds indexes, for all objects in one step. It returns an error, and adds none, if a name is taken or a
-// function is nil.
+// AddIndexers adds indexes, for all objects in one step. If a name is taken or a function is nil, it returns an
+// error and adds none.
 func (s *Store) AddIndexers(indexers cache.Indexers) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -272,8 +274,8 @@ func (s *Store) AddIndexers(indexers cache.Indexers) error {
 	return nil
 }
 
-// rebuild makes a state from nothing, and publishes it. fill adds each object with its values in the first indexes,
-// whose functions are not called.
+// rebuild makes a new state, and publishes it. fill must call add for each object, with its values in the first
+// indexes. rebuild does not call the functions of these indexes.
 func (s *Store) rebuild(f *functions, fill func(add func(r Ref, obj any, terms []term, first int))) {
 	next := &state{functions: f, at: s.state.Load().at}
 	w := &batch{write: write{stamp: s.last.stamp + 1, hash: s.hash}} // the lock of writers keeps it the next write

@@ -12,11 +12,12 @@ const (
 	end     = 64        // bits of a hash
 )
 
-// node is a node of a hash trie: a branch with kids, or a leaf with items in no order. Nil is an empty trie. A
-// node that readers can have never changes, except the objects of a leaf: see write.
+// node is a node of a hash trie: a branch with kids, or a leaf with items in no particular order. Nil is an
+// empty trie. A node that a reader may have never changes, except for the objects of a leaf: see write.
 //
-// A leaf that gets too large is divided in two, by the next bit of the hashes. So a branch has the same leaf in
-// several places: in all of them if its depth is 0, in every second one if it is 1, and in one if it is bits.
+// A leaf that gets too large is divided in two, by the next bit of the hashes. So a branch may have the same
+// leaf in several places: in all places if the depth of the leaf is 0, in every second place if it is 1, and in
+// one place if it is bits.
 type node struct {
 	stamp uint64 // the write that has made the node
 	size  int    // number of items below
@@ -24,8 +25,9 @@ type node struct {
 	*leaf
 }
 
-// leaf has the items of a leaf. A search looks at the tags first, which are in one place of memory. A tag is 16 bits of
-// a hash, beginning with those of the branch. So most leaves are divided without making the hashes again.
+// leaf has the items of a leaf. A search first looks at the tags, which are next to each other in memory. A tag
+// is 16 bits of a hash, beginning with the bits of the branch. So most leaves can be divided without computing
+// the hashes again.
 type leaf struct {
 	tags  [maxLeaf + 1]uint16 // also of the item that makes a leaf too large
 	depth uint8               // bits of the branch that are the same in the hashes of all items
@@ -38,16 +40,16 @@ type pair struct {
 	obj atomic.Pointer[any]
 }
 
-// identity is a key with the index values of its object. It never changes: an object that gets other values gets
-// another identity.
+// identity is a key with the index values of its object. It never changes: an object that gets other values
+// gets a new identity.
 type identity struct {
 	key   string
 	terms *[]term // in order; all objects that have one and the same value share a list
 }
 
-// write changes tries. It changes the nodes that it has made, and copies others. In a trie that is live it also puts an
-// object in the place of another one of the same identity if no snapshot can have the leaf: readers without a
-// snapshot see that at once.
+// write changes tries. It changes nodes that it has made, and copies all others. In a live trie it also
+// replaces an object of the same identity in place if no snapshot can have the leaf. Readers without a snapshot
+// see that at once.
 type write struct {
 	stamp  uint64
 	mark   uint64 // the last write that a snapshot has seen
@@ -55,10 +57,11 @@ type write struct {
 	hash   func(string) uint64
 }
 
-// changer returns what becomes of an item. Both values are nil for no item; obj is also nil in a trie of identities.
+// changer gets an item and returns its replacement. Both values are nil if there is no item. obj is also nil in
+// a trie of identities.
 type changer func(id *identity, obj *any) (*identity, *any)
 
-// live is for the tries of objects, and settled for those of tries, which the write may still change.
+// live is for tries of objects, and settled for tries of tries, which the write may still change.
 const live, settled = true, false
 
 func (n *node) len() int {
@@ -68,7 +71,7 @@ func (n *node) len() int {
 	return n.size
 }
 
-// find returns the identity of a key and its object, or nil.
+// find returns the identity of a key and its object, or nil and nil.
 func (n *node) find(hash uint64, key string) (*identity, *any) {
 	rest := hash
 	for path := hash; n != nil && n.kids != nil; path >>= bits {
@@ -78,7 +81,7 @@ func (n *node) find(hash uint64, key string) (*identity, *any) {
 	return n.item(n.search(uint16(rest), key))
 }
 
-// item returns an item of a leaf, and nil for place -1.
+// item returns an item of a leaf, or nil and nil for place -1.
 func (n *node) item(at int) (*identity, *any) {
 	switch {
 	case at < 0:
@@ -114,7 +117,7 @@ func (n *node) id(at int) *identity {
 	return n.ids[at]
 }
 
-// walk calls visit for each item until visit returns false.
+// walk calls visit for each item until visit returns false. It reports whether it has visited all items.
 func (n *node) walk(visit func(*identity, *any) bool) bool {
 	return n.leaves(func(leaf *node) bool {
 		for at := range leaf.size {
@@ -126,7 +129,7 @@ func (n *node) walk(visit func(*identity, *any) bool) bool {
 	})
 }
 
-// leaves calls visit for each leaf until visit returns false.
+// leaves calls visit for each leaf until visit returns false. It reports whether it has visited all leaves.
 func (n *node) leaves(visit func(*node) bool) bool {
 	switch {
 	case n == nil:
@@ -142,7 +145,7 @@ func (n *node) leaves(visit func(*node) bool) bool {
 	return true
 }
 
-// kid returns the kid at a place of a branch, and nil if an earlier place has the same one.
+// kid returns the kid at a place of a branch, or nil if an earlier place has the same kid.
 func (n *node) kid(at int) *node {
 	kid := n.kids[at]
 	if kid.kids == nil && at >= 1<<kid.depth {
@@ -162,7 +165,7 @@ func (n *node) set(at uint64, kid *node) {
 	}
 }
 
-// change returns a trie with what f makes of the item of a key.
+// change calls f for the item of a key, and returns the trie with the item that f returns.
 func (w *write) change(root *node, hash uint64, key string, live bool, f changer) *node {
 	root = w.changeBelow(root, hash, key, 0, live, f)
 	switch {
@@ -224,7 +227,7 @@ func (w *write) changeLeaf(n *node, tag uint16, key string, live bool, f changer
 	return n
 }
 
-// own returns the node if w has made it, and a copy otherwise. A leaf has room for more items then.
+// own returns n if w has made it, and otherwise a copy. The copy of a leaf has room for more items.
 func (w *write) own(n *node, room int) *node {
 	switch {
 	case n == nil:
@@ -246,7 +249,7 @@ func (w *write) own(n *node, room int) *node {
 	return c
 }
 
-// grown returns a copy with room for more.
+// grown returns a copy of s with room for more elements.
 func grown[T any](s []T, room int) []T { return append(make([]T, 0, len(s)+room), s...) }
 
 // newBranch returns a branch without kids, in one piece of memory.
@@ -269,7 +272,7 @@ func (w *write) newLeaf(depth uint8) *node {
 	return &n.node
 }
 
-// put puts an item into a place of a leaf, or behind the last one.
+// put sets the item at a place of a leaf, or appends it if at is the size of the leaf.
 func (n *node) put(at int, tag uint16, id *identity, obj *any) {
 	if at < len(n.tags) {
 		n.tags[at] = tag
@@ -287,7 +290,7 @@ func (n *node) put(at int, tag uint16, id *identity, obj *any) {
 	n.pairs[at].obj.Store(obj)
 }
 
-// room returns s, or a larger copy, with that length.
+// room returns s, or a larger copy, with the length size.
 func room[T any](s []T, size int) []T {
 	if size > cap(s) {
 		s = grown(s, 1+len(s)/4)
@@ -305,7 +308,7 @@ func (n *node) cut() {
 	}
 }
 
-// branch returns a branch with the items of a leaf that has too many of them.
+// branch returns a branch with the items of a leaf that is too large.
 func (w *write) branch(leaf *node, hash uint64, shift int) *node {
 	b := w.newBranch(leaf.size)
 	leaf.depth = 0
@@ -317,15 +320,15 @@ func (w *write) branch(leaf *node, hash uint64, shift int) *node {
 	return b
 }
 
-// tag makes the tags of a leaf below a branch.
+// tag computes the tags of a leaf below a branch.
 func (w *write) tag(leaf *node, shift int) {
 	for at := range min(leaf.size, len(leaf.tags)) {
 		leaf.tags[at] = uint16(w.hash(leaf.id(at).key) >> shift)
 	}
 }
 
-// divide divides the leaf of a hash until the place of that hash has no more than maxLeaf items. The last write has made
-// the leaf.
+// divide divides the leaf at the place of a hash until it has no more than maxLeaf items, if that is possible.
+// w must have made the leaf.
 func (w *write) divide(b *node, hash uint64, shift int) {
 	for {
 		at := hash >> shift % fan
@@ -368,8 +371,8 @@ func (w *write) halves(leaf *node) (halves [2]*node) {
 	return halves
 }
 
-// merge merges the leaf at a place with its other half while both are small. It returns that leaf if the branch has no
-// other one.
+// merge merges the leaf at a place with its other half while both are small. It returns the branch, or the leaf
+// if the branch has no other.
 func (w *write) merge(b *node, at uint64, shift int) *node {
 	for {
 		leaf := b.kids[at]

@@ -9,15 +9,15 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// functions are the index functions of a store. They do not change: more indexes are another value, which
-// has these at the same numbers.
+// functions has the index functions of a store. It never changes: with returns a new value, in which these
+// functions keep their numbers.
 type functions struct {
 	numbers map[string]int
 	names   []string
 	list    []cache.IndexFunc
 }
 
-// with returns the functions and some more, or an error if there is one of that name.
+// with returns functions with more indexes, or an error if a name is taken or a function is nil.
 func (f *functions) with(indexers cache.Indexers) (*functions, error) {
 	more := &functions{numbers: map[string]int{}, names: slices.Clone(f.names), list: slices.Clone(f.list)}
 	maps.Copy(more.numbers, f.numbers)
@@ -34,7 +34,7 @@ func (f *functions) with(indexers cache.Indexers) (*functions, error) {
 	return more, nil
 }
 
-// number returns the number of an index, or an error if there is none of that name.
+// number returns the number of an index, or an error if there is no such index.
 func (f *functions) number(name string) (int, error) {
 	n, ok := f.numbers[name]
 	if !ok {
@@ -49,13 +49,13 @@ type term struct {
 	value string
 }
 
-// compare is the order of the terms of an object.
+// compare orders terms by index and then by value.
 func (t term) compare(other term) int {
 	return cmp.Or(cmp.Compare(t.index, other.index), cmp.Compare(t.value, other.value))
 }
 
-// evaluate calls the functions from number first on for obj. It appends their values to terms, in order and each
-// once. A function that fails gives none.
+// evaluate calls the functions from number first on for obj. It appends their values to terms, in order and
+// each once. A function that fails adds no values.
 func (f *functions) evaluate(terms []term, first int, obj any) ([]term, []error) {
 	var errs []error
 	for n := first; n < len(f.list); n++ {
@@ -76,7 +76,8 @@ func (f *functions) evaluate(terms []term, first int, obj any) ([]term, []error)
 	return terms, errs
 }
 
-// call calls a function. A panic is an error of the function, as it must not end the writer.
+// call calls a function. It returns a panic of the function as an error, because the panic must not end the
+// writer.
 func (f *functions) call(n int, obj any) (values []string, err error) {
 	defer func() {
 		if r := recover(); r != nil {
