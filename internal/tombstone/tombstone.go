@@ -1,7 +1,7 @@
-// Package tombstone decides when the tombstones of a durable store can be removed. A tombstone
-// is a deleted object that the store keeps until every watcher has handled the delete, so that
-// the delete survives a crash. A watcher that is a [Keeper] reports itself when it has. The store
-// keeps the objects; this package keeps only their log positions, in memory.
+// Package tombstone decides when the tombstones of a durable store can be removed. A tombstone is
+// a deleted object that the store keeps until every watcher has handled the delete, so that the
+// delete survives a crash. A watcher that is a [Keeper] decides itself when it has handled a
+// delete. The store keeps the objects; this package keeps only their log positions, in memory.
 package tombstone
 
 import (
@@ -16,8 +16,8 @@ import (
 	"github.com/customcacheinformer/informer/internal/object"
 )
 
-// interval is how often Follow looks for tombstones that are due. If the process
-// crashes in between, some deletes come a second time.
+// interval is the time between two looks of Follow for tombstones that are due. If the process
+// crashes in between, some deletes are delivered a second time.
 const interval = time.Second
 
 // Store is the part of a durable store that a Set needs.
@@ -32,20 +32,21 @@ type ID struct {
 	UID types.UID
 }
 
-// Keeper is a watcher whose call does not settle a delete: the work that the delete leads to is
-// done later. Its methods do not block.
+// Keeper is a watcher that may not have handled a delete when its call returns, because it does
+// the work later. Its methods must not block.
 type Keeper interface {
-	// Keep is called before any event if the store has tombstones. Without such a store, the
+	// Keep is called before any event if the store keeps tombstones. If it is not called, the
 	// watcher need not remember its deletes.
 	Keep()
-	// Keeps reports whether the watcher was called for the delete and that work is not done.
+	// Keeps reports whether the watcher was called for the delete and has not done the work for
+	// it.
 	Keeps(id ID) bool
 }
 
-// Set holds the tombstones that are still needed, because some watcher has not handled the
-// delete. The store keeps the deleted objects. The Set keeps only the log positions at
-// which they were deleted. It is made by New and must not be copied. All methods may be
-// called from any goroutine, and only Read and Follow block.
+// Set has the tombstones that are still needed, because some watcher has not handled the delete.
+// The store keeps the deleted objects. The Set keeps only the log positions at which they were
+// deleted. New makes a Set, which must not be copied. All methods may be called from any
+// goroutine. Only Read and Follow block.
 type Set struct {
 	store   Store
 	handled func() (after, upTo int64, keepers []Keeper)
@@ -56,19 +57,19 @@ type Set struct {
 	deletes map[ID]span
 }
 
-// span is where the log has the delete of one object. The position is 0 if the object was
-// deleted before the log began. There are several deletes of one object if a server has
-// gone back in time, and every watcher must have handled the last.
+// span has the log positions of the first and the last delete of one object. A position is 0 if
+// the object was deleted before the log began. If a server goes back in time, one object may be
+// deleted several times. Every watcher must have handled the last delete.
 type span struct{ first, last int64 }
 
-// New returns an empty Set over store. Call Add for the tombstones that store has already. handled
-// returns between which log positions every delete is handled, and the watchers that may keep some
-// of these anyway. It is called from any goroutine and must not block.
+// New returns an empty Set over store. The caller must call Add for the tombstones that store has
+// already. handled must return the log positions between which every delete is handled, and the
+// watchers that may keep some of these deletes. Any goroutine may call handled. It must not block.
 func New(store Store, handled func() (after, upTo int64, keepers []Keeper)) *Set {
 	return &Set{store: store, handled: handled, deletes: map[ID]span{}, added: make(chan struct{}, 1)}
 }
 
-// Add adds tombstones of deletes that the log has before position.
+// Add adds tombstones of deletes. position is the log position after these deletes.
 func (s *Set) Add(ids []ID, position int64) {
 	if len(ids) == 0 {
 		return
@@ -88,8 +89,8 @@ func (s *Set) Add(ids []ID, position int64) {
 	}
 }
 
-// Due returns the tombstones that can be removed, because the first and the last delete are handled
-// and no watcher keeps them. They are UIDs by key, as the store's Forget takes them.
+// Due returns the tombstones that can be removed, because the first and the last delete are
+// handled and no watcher keeps them. The result has UIDs by key, for the store's Forget.
 func (s *Set) Due() map[string][]types.UID {
 	after, upTo, keepers := s.handled()
 	var passed []ID
@@ -109,8 +110,8 @@ func (s *Set) Due() map[string][]types.UID {
 	return due
 }
 
-// TakeRipe returns Due if Follow has called wake since the last TakeRipe, and otherwise nil. So it
-// costs nothing to call it often.
+// TakeRipe returns Due if Follow has called wake since the last TakeRipe, and otherwise nil. It
+// may be called often, because it is then cheap.
 func (s *Set) TakeRipe() map[string][]types.UID {
 	if !s.ripe.Swap(false) {
 		return nil
@@ -129,7 +130,7 @@ func (s *Set) Remove(due map[string][]types.UID) {
 	}
 }
 
-// Count returns how many tombstones there are. It is 0 for a nil Set.
+// Count returns the number of tombstones, or 0 for a nil Set.
 func (s *Set) Count() int {
 	if s == nil {
 		return 0
@@ -139,9 +140,9 @@ func (s *Set) Count() int {
 	return len(s.deletes)
 }
 
-// Read reads the store, and returns the objects of those tombstones in the Set whose first
-// position is at most upTo, with their keys. It takes as long as the store does, and returns the
-// store's error.
+// Read reads the tombstones in the store. It returns the objects of those that are in the Set and
+// whose first position is at most upTo, with their keys. It blocks as long as the store does, and
+// returns the store's error.
 func (s *Set) Read(ctx context.Context, upTo int64) (due object.Entries, err error) {
 	stored, err := s.store.Tombstones(ctx)
 	if err != nil {
@@ -163,9 +164,9 @@ func (s *Set) Read(ctx context.Context, upTo int64) (due object.Entries, err err
 	return due, nil
 }
 
-// Follow looks once a second while there are tombstones. If some are due, it calls wake, and then
-// not again before TakeRipe. It returns when ctx ends. It needs a goroutine of its own, so that
-// watchers pay nothing for it when they handle an event.
+// Follow calls Due once a second while there are tombstones. If some are due, it calls wake, and
+// not again before the next TakeRipe. It returns when ctx ends. It must run on its own goroutine,
+// so that watchers need not look for tombstones when they handle an event.
 func (s *Set) Follow(ctx context.Context, wake func()) {
 	for {
 		select {
