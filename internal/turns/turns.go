@@ -1,5 +1,5 @@
-// Package turns lets a few of many do the same at a time, first come, first served. A turn that makes no
-// progress goes to the next, so that nobody waits for one that hangs.
+// Package turns limits how many callers may do something at the same time, first come, first served. A
+// turn that makes no progress passes to the next caller, so that nobody waits for one that hangs.
 package turns
 
 import (
@@ -13,7 +13,8 @@ import (
 // Idle is how long a turn lasts without progress.
 const Idle = 5 * time.Second
 
-// Limit is a number of turns. A nil Limit sets no limit. Its methods may be called from any goroutine.
+// Limit limits the number of turns at a time. A nil Limit sets no limit. Its methods may be called from
+// any goroutine.
 type Limit struct {
 	n int
 
@@ -22,7 +23,7 @@ type Limit struct {
 	waiting []chan struct{} // closed when the turn has come; in the order in which they came
 }
 
-// New returns a limit of n turns at a time, and nil if n is 0 or less.
+// New returns a limit of n turns at a time, or nil if n is 0 or less.
 func New(n int) *Limit {
 	if n <= 0 {
 		return nil
@@ -30,7 +31,8 @@ func New(n int) *Limit {
 	return &Limit{n: n}
 }
 
-// Acquire waits for a turn. It returns an error if ctx ends before. A nil Limit returns a nil Turn at once.
+// Acquire waits for a turn. It returns the error of ctx if ctx ends first. A nil Limit returns a nil Turn
+// at once.
 func (l *Limit) Acquire(ctx context.Context) (*Turn, error) {
 	if l == nil {
 		return nil, nil
@@ -63,8 +65,9 @@ func (l *Limit) beginLocked() *Turn {
 	return t
 }
 
-// A Turn ends by Release, or when it makes no progress. A nil Turn does nothing. Its methods do not block,
-// and may be called from any goroutine, also after its end.
+// A Turn ends with Release, or when it makes no progress for Idle or the time that Allow sets. The methods
+// of a nil Turn do nothing. The methods do not block, and may be called from any goroutine, even after the
+// end of the turn.
 type Turn struct {
 	limit *Limit
 	begun time.Time
@@ -74,10 +77,10 @@ type Turn struct {
 	over  bool
 }
 
-// Progress notes progress.
+// Progress records progress: the turn lasts for at least Idle from now on, unless it is released.
 func (t *Turn) Progress() { t.Allow(Idle) }
 
-// Allow notes progress, and that the next may take as long as d.
+// Allow records progress: the turn lasts for at least d from now on, unless it is released.
 func (t *Turn) Allow(d time.Duration) {
 	if t == nil {
 		return
@@ -93,7 +96,7 @@ func (t *Turn) Allow(d time.Duration) {
 	}
 }
 
-// Release ends the turn, if it has not ended.
+// Release ends the turn, unless it has ended already.
 func (t *Turn) Release() {
 	if t == nil {
 		return
@@ -114,7 +117,7 @@ func (t *Turn) check() {
 	}
 }
 
-// endLocked passes the turn on to the one that has waited longest.
+// endLocked ends the turn, and passes it on to the caller that has waited longest.
 func (t *Turn) endLocked() {
 	if t.over {
 		return
