@@ -1,4 +1,5 @@
-// Package version compares resourceVersions without allocating memory, and gives exact ones to a [Follower].
+// Package version compares resourceVersions without allocating memory. It also has the interface [Follower]
+// for watchers that need exact versions.
 package version
 
 import (
@@ -8,14 +9,15 @@ import (
 	"k8s.io/apimachinery/pkg/util/resourceversion"
 )
 
-// Highest is the highest of some versions. One goroutine changes it, and any may read it. Nearly
-// every version is a number of 64 bits, for which no memory is allocated.
+// Highest is the highest of some versions. Only one goroutine may change it; any may read it. For a version
+// that is a number of 64 bits, as nearly all are, it allocates no memory.
 type Highest struct {
 	number atomic.Uint64          // 0 if there is none
 	other  atomic.Pointer[string] // set for a version that is not such a number; takes precedence over number
 }
 
-// Raise notes a version. If two versions cannot be compared, the later call counts.
+// Raise raises h to version, unless h is as high already. If the two cannot be compared, it sets h to
+// version. It ignores "" and "0".
 func (h *Highest) Raise(version string) {
 	if version == "" || version == "0" {
 		return
@@ -57,7 +59,7 @@ func (h *Highest) Get() string {
 	return ""
 }
 
-// numberOf returns a version as a number. It returns 0 for one that is no number, or that may have
+// numberOf returns a version as a number. It returns 0 for a version that is not a number, or that may have
 // more than 64 bits.
 func numberOf(version string) uint64 {
 	if len(version) > 19 || version[0] == '0' {
