@@ -13,13 +13,13 @@ import (
 	"time"
 )
 
-// Roles are what a program does in child processes, by name.
+// Roles are the functions that a program runs in child processes, by name.
 type Roles map[string]Role
 
-// Role is the main function of a child. It gets the argument of StartChild as JSON.
+// Role is the main function of a child process. It gets the argument of StartChild as JSON.
 type Role func(argument []byte) error
 
-// RoleOf returns a role with an argument of type A. Most of them end with Answer.
+// RoleOf returns a role with an argument of type A. Most roles end with a call of Answer.
 func RoleOf[A any](run func(A) error) Role {
 	return func(text []byte) error {
 		var argument A
@@ -30,7 +30,7 @@ func RoleOf[A any](run func(A) error) Role {
 	}
 }
 
-// Once returns the role of a child of Measure.
+// Once returns a role for Measure. It calls measure once, and sends the result to the parent.
 func Once[A, R any](measure func(A) (R, error)) Role {
 	return RoleOf(func(argument A) error {
 		go func() { // the child must not outlive its parent
@@ -45,7 +45,8 @@ func Once[A, R any](measure func(A) (R, error)) Role {
 	})
 }
 
-// Play plays the role of this process and ends it, if it is a child. TestMain of a program calls it, too.
+// Play runs the role of this process if it is a child, and ends the process. Otherwise it does nothing.
+// TestMain of a program must call it too.
 func (r Roles) Play() {
 	if len(os.Args) == 3 && r[os.Args[1]] != nil {
 		signal.Ignore(os.Interrupt) // the terminal sends it to the parent, too
@@ -53,7 +54,7 @@ func (r Roles) Play() {
 	}
 }
 
-// Child is a process that answers questions. Its standard error appears in errors.
+// Child is a child process that answers questions. Errors contain its standard error.
 type Child struct {
 	cmd     *exec.Cmd
 	in      io.WriteCloser
@@ -65,7 +66,8 @@ type Child struct {
 // patience is how long a child may take to end.
 const patience = time.Minute
 
-// StartChild starts this program in a role. The child ends when its input does, as it does when ctx has ended.
+// StartChild starts this program in a role. argument is passed as JSON. The child ends when its input
+// ends, which is closed at the end of ctx. The caller must call End.
 func StartChild(ctx context.Context, role string, argument any) (*Child, error) {
 	program, err := os.Executable()
 	if err != nil {
@@ -78,8 +80,8 @@ func StartChild(ctx context.Context, role string, argument any) (*Child, error) 
 	return StartCommand(exec.CommandContext(ctx, program, role, string(text)))
 }
 
-// StartCommand starts another program, which must end with its input and print its answers. cmd must be of
-// exec.CommandContext.
+// StartCommand starts another program, which must print its answers as JSON and end when its input ends.
+// cmd must come from exec.CommandContext. The caller must call End.
 func StartCommand(cmd *exec.Cmd) (*Child, error) {
 	in, err := cmd.StdinPipe()
 	if err != nil {
@@ -94,7 +96,7 @@ func StartCommand(cmd *exec.Cmd) (*Child, error) {
 	return c, cmd.Start()
 }
 
-// Ask sends a question, and reads the answer into what answer points to.
+// Ask sends a question, and waits for the answer, which it stores in the value that answer points to.
 func (c *Child) Ask(question, answer any) error {
 	if err := json.NewEncoder(c.in).Encode(question); err != nil {
 		return c.failed(err)
@@ -102,7 +104,7 @@ func (c *Child) Ask(question, answer any) error {
 	return c.Hear(answer)
 }
 
-// Hear reads the next answer.
+// Hear waits for the next answer and stores it in the value that answer points to.
 func (c *Child) Hear(answer any) error {
 	if err := c.answers.Decode(answer); err != nil {
 		return c.failed(err)
@@ -117,7 +119,8 @@ func (c *Child) failed(err error) error {
 	return fmt.Errorf("the child process has ended: %w", err)
 }
 
-// End ends the child, and returns its error if nothing has returned it before.
+// End closes the input of the child and waits until it has ended. After a minute it kills the child. End
+// returns the error of the child, unless it was returned before.
 func (c *Child) End() error {
 	if c.ended {
 		return nil
@@ -132,7 +135,8 @@ func (c *Child) End() error {
 	return nil
 }
 
-// Measure starts this program in a role that Once has made, and reads its result.
+// Measure starts this program in a role of Once, waits until it has ended, and stores its result in the
+// value that result points to.
 func Measure(ctx context.Context, role string, argument, result any) error {
 	c, err := StartChild(ctx, role, argument)
 	if err != nil {
@@ -141,10 +145,11 @@ func Measure(ctx context.Context, role string, argument, result any) error {
 	return errors.Join(c.Hear(result), c.End())
 }
 
-// Tell sends the parent an answer.
+// Tell sends an answer to the parent.
 func Tell(answer any) error { return json.NewEncoder(os.Stdout).Encode(answer) }
 
-// Answer answers the questions of the parent, until the input ends.
+// Answer calls answer for each question of the parent, and sends the results, until the input ends. It
+// stops at the first error and returns it.
 func Answer[Q, A any](answer func(Q) (A, error)) error {
 	for in := json.NewDecoder(os.Stdin); ; {
 		var question Q

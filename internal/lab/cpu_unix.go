@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// CPU returns the CPU time of this process so far. It is 0 on systems other than Unix.
+// CPU returns the CPU time of this process so far, or 0 on systems other than Unix.
 func CPU() time.Duration {
 	var used syscall.Rusage
 	if syscall.Getrusage(syscall.RUSAGE_SELF, &used) != nil {

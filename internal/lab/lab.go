@@ -1,10 +1,10 @@
-// Package lab is what the programs share that measure: their main function, child processes, rounds,
+// Package lab has the parts that measuring programs share: their main function, child processes, rounds,
 // medians, tables, memory and CPU time, and a source of many Pods.
 //
-// Such a program calls Main with the function that measures and writes a report in Markdown. A subject that
-// needs a heap and a CPU time of its own is a role of the program, and StartChild or Measure starts it in a
-// child process. Rounds measures all subjects by turns. The report shows the median of the rounds, which
-// MedianOf returns.
+// Such a program calls Main with a function that measures and writes a report in Markdown. A subject that
+// needs its own heap and CPU time is a role of the program, which StartChild or Measure runs in a child
+// process. Rounds measures all subjects in turn. The report shows the median of the rounds, which MedianOf
+// returns.
 package lab
 
 import (
@@ -22,8 +22,9 @@ import (
 	"time"
 )
 
-// Main is the main function of a program that measures. It defines the flags -write and -cpuprofile, parses
-// all flags, and calls run, which writes the report. It does not return.
+// Main is the main function of a measuring program. It defines the flags -write and -cpuprofile, parses all
+// flags, and calls run, which must write the report. ctx ends on an interrupt. Main does not return: it
+// ends the process, with code 1 after an error.
 func Main(roles Roles, run func(ctx context.Context, report io.Writer) error) {
 	roles.Play()
 	file := flag.String("write", "", "also write the report to this `file`")
@@ -55,7 +56,7 @@ func exit(err error) {
 	os.Exit(0)
 }
 
-// Positive returns an error if one of the flags is not more than 0.
+// Positive returns an error if one of the flags with these names is not more than 0.
 func Positive(flags ...string) error {
 	for _, name := range flags {
 		if text := flag.Lookup(name).Value.String(); text == "0" || text == "0s" || text[0] == '-' {
@@ -65,8 +66,9 @@ func Positive(flags ...string) error {
 	return nil
 }
 
-// Rounds measures each subject in each of n rounds. Each round begins with another subject, so that being
-// first is an advantage for none, nor is a machine that becomes slower.
+// Rounds measures each subject in each of n rounds. Each round begins with another subject, so that no
+// subject has an advantage because it is first, or because the machine becomes slower. Rounds stops at the
+// first error and returns it.
 func Rounds[S any](n int, subjects []S, measure func(round int, s S) error) error {
 	defer Progress("")
 	for round := range n {
@@ -81,7 +83,7 @@ func Rounds[S any](n int, subjects []S, measure func(round int, s S) error) erro
 	return nil
 }
 
-// Progress shows on standard error what the program does, if that is a terminal.
+// Progress shows on standard error what the program is doing, if standard error is a terminal.
 func Progress(format string, parts ...any) {
 	if info, err := os.Stderr.Stat(); err != nil || info.Mode()&os.ModeCharDevice == 0 {
 		return
@@ -89,7 +91,8 @@ func Progress(format string, parts ...any) {
 	fmt.Fprintf(os.Stderr, "\r%-78s\r", fmt.Sprintf(format, parts...))
 }
 
-// Divide calls do for 0 to n-1 from several goroutines, and returns their errors.
+// Divide calls do for 0 to n-1 from several goroutines, and waits for them. A goroutine stops at its first
+// error. Divide returns all errors, joined.
 func Divide(n, goroutines int, do func(i int) error) error {
 	errs := make([]error, goroutines)
 	var all sync.WaitGroup
@@ -104,7 +107,8 @@ func Divide(n, goroutines int, do func(i int) error) error {
 	return errors.Join(errs...)
 }
 
-// Pace calls do n times a second.
+// Pace calls do n times a second for the duration during. It stops at the first error of do or the end of
+// ctx, and returns the error or the cause.
 func Pace(ctx context.Context, n int, during time.Duration, do func() error) error {
 	ticker := time.NewTicker(time.Second / time.Duration(n))
 	defer ticker.Stop()
@@ -121,7 +125,8 @@ func Pace(ctx context.Context, n int, during time.Duration, do func() error) err
 	return nil
 }
 
-// Poll waits until done returns true or an error.
+// Poll calls done at intervals until it returns true or an error, and returns that error. It returns an
+// error after five minutes, and the cause of ctx if ctx ends.
 func Poll(ctx context.Context, every time.Duration, done func() (bool, error)) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, 5*time.Minute, errors.New("that takes more than five minutes"))
 	defer cancel()

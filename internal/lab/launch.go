@@ -22,17 +22,18 @@ type Launch struct {
 	peak  func() float64
 }
 
-// NewLaunch begins to measure.
+// NewLaunch begins a measurement.
 func NewLaunch() *Launch { return &Launch{begun: time.Now(), peak: WatchAnonymous()} }
 
 // Since returns the time since the beginning.
 func (l *Launch) Since() time.Duration { return time.Since(l.begun) }
 
-// Done ends the measurement: the watcher has all.
+// Done ends the measurement. It must be called when the watcher has got all events.
 func (l *Launch) Done() { l.All, l.CPU, l.Peak = l.Since(), CPU(), l.peak() }
 
-// Run runs an informer until its watcher was called for all events, which must be as many as events says.
-// The informer runs until stop is called.
+// Run starts an informer with one watcher, waits until the watcher has synced, and calls Done. It returns
+// an error if the watcher was not called for exactly this number of events. The informer runs until stop
+// is called.
 func (l *Launch) Run(ctx context.Context, source cache.ListerWatcher, opts informer.Options[Pod], events int) (
 	inf *informer.CustomCacheInformer[Pod], stop func() error, err error) {
 	if inf, err = informer.NewFrom(source, opts); err != nil {

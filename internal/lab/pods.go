@@ -21,13 +21,13 @@ type Pod = *corev1.Pod
 // podSize is the size of a Pod as protobuf, in bytes.
 const podSize = 2048
 
-// How many Pods share a namespace or a node.
+// These are the numbers of Pods in a namespace and on a node.
 const (
 	perNamespace = 1000
 	PerNode      = 100
 )
 
-// LastVersion is the version of a first list.
+// LastVersion is the resourceVersion of the list of a source without Relist.
 const LastVersion = 1_000_000_000
 
 // Source says which Pods a source has.
@@ -71,11 +71,11 @@ func NewPod(i int) Pod {
 // oneIn is the share of the Pods that are deleted before a relist.
 const oneIn = 1000
 
-// Deleted returns how many Pods are deleted before a relist.
+// Deleted returns how many Pods are missing with Relist.
 func (s Source) Deleted() int { return (s.Objects + oneIn - 1) / oneIn }
 
-// ListWatch returns a source that lists or streams the Pods, and then accepts a watch from its
-// version. It keeps none of the Pods in memory.
+// ListWatch returns a source that lists or streams the Pods, and accepts a watch from the version of
+// the list. It keeps none of the Pods in memory.
 func (s Source) ListWatch() *cache.ListWatch {
 	version := strconv.Itoa(LastVersion)
 	if s.Relist {
@@ -115,8 +115,9 @@ func (s Source) ListWatch() *cache.ListWatch {
 	}
 }
 
-// Stream returns a watch that streams n objects, without those that are nil, and then the bookmark that ends
-// the first state, and nothing more. It makes each object when its turn comes, and keeps none of them.
+// Stream returns a watch that streams n objects, without those for which object returns nil, and then
+// the bookmark that ends the first state. It then stays open and sends nothing. It calls object only
+// when the watch needs the next object, and keeps no object.
 func Stream[T interface {
 	comparable
 	runtime.Object

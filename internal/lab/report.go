@@ -13,7 +13,8 @@ import (
 	"time"
 )
 
-// Median returns the middle of values, or the mean of the two in the middle.
+// Median returns the middle of values, or the mean of the two in the middle. It returns NaN if there are no
+// values.
 func Median(values []float64) float64 {
 	if len(values) == 0 {
 		return math.NaN()
@@ -22,7 +23,7 @@ func Median(values []float64) float64 {
 	return (v[(len(v)-1)/2] + v[len(v)/2]) / 2
 }
 
-// MedianOf returns the median of a figure.
+// MedianOf returns the median of the values that of returns for all.
 func MedianOf[F any](all []F, of func(F) float64) float64 {
 	var values []float64
 	for _, f := range all {
@@ -31,7 +32,8 @@ func MedianOf[F any](all []F, of func(F) float64) float64 {
 	return Median(values)
 }
 
-// Quantile returns the smallest of the sorted values such that at least the part q of them does not exceed it.
+// Quantile returns the smallest of the sorted values for which at least the part q of the values is not
+// greater. It returns NaN if there are no values.
 func Quantile(sorted []float64, q float64) float64 {
 	if len(sorted) == 0 {
 		return math.NaN()
@@ -39,8 +41,8 @@ func Quantile(sorted []float64, q float64) float64 {
 	return sorted[min(len(sorted)-1, int(math.Ceil(q*float64(len(sorted))))-1)]
 }
 
-// Interval returns the bounds between which the median of all possible values lies with a probability of
-// at least 95 %. With less than six values, these are the least and the greatest.
+// Interval returns bounds for the true median, with a confidence of at least 95 %. With less than six
+// values, the bounds are the least and the greatest value.
 func Interval(values []float64) (low, high float64) {
 	if len(values) == 0 {
 		return math.NaN(), math.NaN()
@@ -57,8 +59,8 @@ func Interval(values []float64) (low, high float64) {
 	return v[k], v[len(v)-1-k]
 }
 
-// Number returns a figure with three significant digits, or with all digits before the decimal point if
-// there are more, and a dash for a figure that does not exist.
+// Number returns a figure as text with three significant digits, or with all digits before the decimal point
+// if there are more. It returns a dash for NaN and infinities.
 func Number(v float64) string {
 	switch {
 	case math.IsNaN(v) || math.IsInf(v, 0):
@@ -73,7 +75,7 @@ func Number(v float64) string {
 	return s
 }
 
-// Thousands returns a number with commas.
+// Thousands returns a number as text with commas, such as "1,000".
 func Thousands(n int) string {
 	if n < 0 {
 		return "-" + Thousands(-n)
@@ -88,13 +90,14 @@ func Thousands(n int) string {
 // MiB is a mebibyte.
 const MiB = 1 << 20
 
-// Mebibytes returns a number of bytes as text.
+// Mebibytes returns a number of bytes as text, such as "12 MiB".
 func Mebibytes(bytes float64) string { return Thousands(int(bytes/MiB)) + " MiB" }
 
-// Seconds returns a duration as text.
+// Seconds returns a duration as text, such as "1.50 s".
 func Seconds(d time.Duration) string { return fmt.Sprintf("%.2f s", d.Seconds()) }
 
-// PerSecond calls f, which does n operations, for some time.
+// PerSecond calls f, which must do n operations, again and again for some time. It returns the number of
+// operations per second as text.
 func PerSecond(during time.Duration, n int, f func()) string {
 	start, done := time.Now(), 0
 	for time.Since(start) < during {
@@ -104,7 +107,8 @@ func PerSecond(during time.Duration, n int, f func()) string {
 	return Thousands(int(float64(done) / time.Since(start).Seconds()))
 }
 
-// Header begins a table, of which the first columns have texts and the others figures.
+// Header writes the head of a table in Markdown. The first columns, as many as texts, are for texts, and the
+// others for figures.
 func Header(out io.Writer, texts int, titles ...string) {
 	Cells(out, titles...)
 	fmt.Fprintf(out, "|%s%s\n", strings.Repeat("---|", texts), strings.Repeat("---:|", len(titles)-texts))
@@ -115,8 +119,8 @@ func Cells(out io.Writer, cells ...string) {
 	fmt.Fprintf(out, "| %s |\n", strings.Join(cells, " | "))
 }
 
-// Machine describes the machine and the versions of some modules in a program, which is this one if its file
-// is "".
+// Machine returns a description of the machine and the versions of some modules in a program. program is the
+// file of the program, or "" for this one.
 func Machine(program string, modules ...string) string {
 	if program == "" {
 		program, _ = os.Executable()
