@@ -2,7 +2,7 @@ package object
 
 import "k8s.io/client-go/tools/cache"
 
-// Entry is an object with the key under which a store has it.
+// Entry is an object with its key in a store.
 type Entry struct {
 	key    string // "" if the store returns only objects: then Key computes it
 	Object any
@@ -11,7 +11,7 @@ type Entry struct {
 // Keyed returns the entry of an object whose key is known.
 func Keyed(key string, obj any) Entry { return Entry{key, obj} }
 
-// Key returns the key. It is "" if a store that returns only objects has returned something else.
+// Key returns the key. It returns "" if the key is not known and Object is not an API object.
 func (e Entry) Key() string {
 	if e.key != "" {
 		return e.key
@@ -33,18 +33,18 @@ func (e Entry) AppendKey(b []byte) []byte {
 	return append(b, m.GetName()...)
 }
 
-// Entries are some objects with their keys, such as a page of a store. Its zero value is empty. It
-// is a value that shares the objects.
+// Entries are some objects with their keys, such as a page of a store. The zero value is empty. A
+// copy shares the objects.
 type Entries struct {
 	objs []any
 	keys []string // of the objects; nil if the store returns only objects
 }
 
-// Unkeyed returns the objects of a store that returns only objects. Their keys are computed when
-// they are needed: a watcher that joins needs hardly any. The slice is not changed.
+// Unkeyed returns Entries with objs, from a store that returns only objects. The keys are computed
+// when they are needed: a watcher that joins needs hardly any. The slice is not changed.
 func Unkeyed(objs []any) Entries { return Entries{objs: objs} }
 
-// Append adds an entry whose key is known. All entries must be added in this way.
+// Append adds an entry whose key is known. It must not be called for Entries of Unkeyed.
 func (es *Entries) Append(key string, obj any) {
 	es.objs, es.keys = append(es.objs, obj), append(es.keys, key)
 }
@@ -69,9 +69,10 @@ func (es Entries) From(n int) Entries {
 	return es
 }
 
-// CacheKey returns the key under which a store of client-go keeps obj. It is the adapter to stores
-// and programs that know keys only in this way, and their key function. It returns the same as
-// cache.DeletionHandlingMetaNamespaceKeyFunc, but faster.
+// CacheKey returns the key under which a store of client-go keeps obj, which may be a tombstone.
+// It is the key function for stores and programs that compute keys from objects. It returns the
+// same as cache.DeletionHandlingMetaNamespaceKeyFunc, but is faster, and returns an error for a
+// nil pointer.
 func CacheKey(obj any) (string, error) {
 	m, err := Meta(obj)
 	switch {

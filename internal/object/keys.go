@@ -6,11 +6,12 @@ import (
 	"slices"
 )
 
-// Keys is a set of keys. It has 128 bits of each key instead of the key, so that a million keys take
-// some 18 MB. That two keys have the same 128 bits is less likely than an error of the memory. Only
-// one goroutine at a time may use it.
+// Keys is a set of keys. It keeps a hash of 128 bits instead of each key, so a million keys take
+// about 18 MB. Two keys with the same hash are less likely than an error of the memory. Only one
+// goroutine at a time may use it.
 type Keys struct {
-	// buckets has the bits by their first byte. Small slices grow without taking much memory twice.
+	// buckets has the hashes by their first byte. With many small slices, growing one needs little
+	// memory.
 	buckets [256][]bits
 	sorted  bool
 }
@@ -21,7 +22,7 @@ func (b bits) compare(other bits) int {
 	return cmp.Or(cmp.Compare(b[0], other[0]), cmp.Compare(b[1], other[1]))
 }
 
-// seeds are others in each process, so that no client can choose keys with the same bits.
+// seeds differ in each process, so that no client can choose keys with the same hash.
 var seeds = [2]maphash.Seed{maphash.MakeSeed(), maphash.MakeSeed()}
 
 func bitsOf(key string) bits {
@@ -36,7 +37,7 @@ func (k *Keys) Add(key string) {
 	k.sorted = false
 }
 
-// Has reports whether the set has a key. The first call after Add takes time for each key.
+// Has reports whether the set has a key. The first call after Add sorts all keys.
 func (k *Keys) Has(key string) bool {
 	if !k.sorted {
 		for _, bucket := range k.buckets {

@@ -1,4 +1,4 @@
-// Package object knows what all API objects have in common.
+// Package object has functions for all API objects: their metadata, keys and types.
 package object
 
 import (
@@ -24,8 +24,8 @@ func Meta(obj any) (metav1.Object, error) {
 	return m, nil
 }
 
-// ListMeta returns the metadata of a list of API objects. It returns an error if a reflector
-// could not take the list apart. Unlike client-go's error, that error does not quote the list.
+// ListMeta returns the metadata of a list of API objects. It returns an error if a reflector could not
+// extract the objects. Unlike client-go's error, this error does not quote the list.
 func ListMeta(list runtime.Object) (metav1.ListInterface, error) {
 	m, err := meta.ListAccessor(list)
 	if err != nil {
@@ -42,8 +42,8 @@ func ListMeta(list runtime.Object) (metav1.ListInterface, error) {
 	return m, nil
 }
 
-// NewItem returns a new object of the type that the items of a list have, and nil if the type
-// of the list does not say that.
+// NewItem returns a new object of the type of a list's items, or nil if the type of the list does not
+// determine it.
 func NewItem(list runtime.Object) runtime.Object {
 	items, err := meta.GetItemsPtr(list)
 	if err != nil {
@@ -65,16 +65,17 @@ var (
 	rawObject = reflect.TypeFor[runtime.RawExtension]()
 )
 
-// Key returns the key of obj as cache.MetaNamespaceKeyFunc makes it. A key is made once, where an object
-// enters an informer, and travels with the object from there: see [Entry].
+// Key returns the same key of obj as cache.MetaNamespaceKeyFunc. An informer calls it once for each
+// object that arrives, and passes the key on with the object: see [Entry].
 func Key(obj metav1.Object) string {
 	return KeyOf(types.NamespacedName{Namespace: obj.GetNamespace(), Name: obj.GetName()})
 }
 
-// ClusterMark is between the name of a cluster and the key of an object in it. No name of a cluster has it.
+// ClusterMark separates the name of a cluster from the key of an object in it. The name of a cluster
+// must not contain it.
 const ClusterMark = "|"
 
-// KeyIn returns the key of an object in a cluster, "" for an informer over one cluster.
+// KeyIn returns the key of an object in a cluster. cluster is "" in an informer over one cluster.
 func KeyIn(cluster string, key types.NamespacedName) string {
 	if cluster == "" {
 		return KeyOf(key)
@@ -82,7 +83,7 @@ func KeyIn(cluster string, key types.NamespacedName) string {
 	return cluster + ClusterMark + KeyOf(key)
 }
 
-// KeyOf returns the key of an object as a store has it.
+// KeyOf returns the key of an object as text, as in a store.
 func KeyOf(key types.NamespacedName) string {
 	if key.Namespace == "" {
 		return key.Name
@@ -90,8 +91,7 @@ func KeyOf(key types.NamespacedName) string {
 	return key.Namespace + "/" + key.Name
 }
 
-// IsNil reports whether v is nil or an interface around a nil pointer, func or
-// the like, which would only be noticed when it is called.
+// IsNil reports whether v is nil or holds a nil pointer, func, map, slice or channel.
 func IsNil(v any) bool {
 	if v == nil {
 		return true

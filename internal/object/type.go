@@ -18,7 +18,7 @@ type Object interface {
 	runtime.Object
 }
 
-// ErrWrongType indicates that a value is no object of the informer's type.
+// ErrWrongType indicates that a value is not of the informer's type.
 var ErrWrongType = errors.New("is not of the informer's type")
 
 // As returns v as a T. If v is of another type, As returns the zero T and an error that
@@ -32,7 +32,7 @@ func As[T any](v any) (T, error) {
 }
 
 // TypeName returns the name of t, or of the type that t points to, without the package and
-// without type arguments. It is empty for a type that has no name.
+// without type arguments. It returns "" for a type without a name.
 func TypeName(t reflect.Type) string {
 	if t.Kind() == reflect.Pointer {
 		t = t.Elem()
@@ -41,7 +41,8 @@ func TypeName(t reflect.Type) string {
 	return name
 }
 
-// AnyKind reports whether objects of type t can be of any kind: then t does not say of which.
+// AnyKind reports whether objects of type t can be of any kind, as unstructured objects and
+// metadata can.
 func AnyKind(t reflect.Type) bool {
 	return t.Kind() == reflect.Interface || t == reflect.TypeFor[*metav1.PartialObjectMetadata]() || t.Implements(reflect.TypeFor[runtime.Unstructured]())
 }
