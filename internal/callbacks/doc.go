@@ -1,5 +1,5 @@
 // Package callbacks has no code. Its test calls every method of the library inside every callback
 // of the library. Each method must work there, or return the error that is documented, and
-// nothing may deadlock. Methods come from the method sets, and the functions of the options by
-// reflection, so that a new one is included by itself.
+// nothing may deadlock. The test finds methods and the functions of options by reflection, so it
+// includes new ones automatically.
 package callbacks

@@ -1,4 +1,4 @@
-// Package channel asks about channels that are closed as a signal.
+// Package channel tests channels that are closed as a signal.
 package channel
 
 // Closed reports whether c is closed. It does not block. Nothing may ever be sent on c,

@@ -12,8 +12,8 @@ import (
 	"time"
 )
 
-// patience is how long a trial may take, in real time. A trial that hangs ends the process then,
-// because nothing can stop a goroutine that loops or waits for a mutex.
+// patience is how long a trial may take, in real time. After that, the process ends, because
+// nothing can stop a goroutine that loops or waits for a mutex.
 const patience = 2 * time.Minute
 
 // Table says how to try each number that a user of a module can set.
@@ -21,8 +21,8 @@ type Table struct {
 	// Trials are the trials by setting, such as "informer.Options.PageSize",
 	// "informer.Backoff(base)" or "informer.RetryPolicy returns wait".
 	Trials map[string]Trial
-	// Untried has the reason for settings that are not tried. A key stands for all settings that
-	// begin with it.
+	// Untried has the reason why settings are not tried. A key stands for all settings that begin
+	// with it.
 	Untried map[string]string
 }
 
@@ -33,10 +33,11 @@ type Trial struct {
 	try     func(t *testing.T, value reflect.Value) error
 }
 
-// Number returns a trial of a number that a function gets as an argument or returns. try returns
-// the error with which the number is refused. It returns nil if the number is not refused, and
-// fails the test if something does not work then. refused has the names of the extremes that
-// must be refused: "max", "0", "-1" and "min", and for floats also "inf", "-inf" and "nan".
+// Number returns a trial of a number that is an argument or a result of a function. try must
+// return the error with which the number is refused, or nil if it is not refused. In the second
+// case, try must fail the test if something does not work. refused has the names of the extremes
+// that must be refused, separated by spaces: "max", "0", "-1" and "min", and for floats also
+// "inf", "-inf" and "nan".
 func Number[N any](refused string, try func(t *testing.T, n N) error) Trial {
 	return Trial{refused, func(string) (value, number reflect.Value) {
 		n := reflect.New(reflect.TypeFor[N]()).Elem()
@@ -44,8 +45,9 @@ func Number[N any](refused string, try func(t *testing.T, n N) error) Trial {
 	}, func(t *testing.T, value reflect.Value) error { return try(t, value.Interface().(N)) }}
 }
 
-// Field returns a trial of a field of the struct S, or of a struct inside it. try is like that of
-// [Number], but gets base with an extreme value in the field.
+// Field returns a trial of a field of the struct S, or of a struct inside S. try is as for
+// [Number], but gets the result of base with an extreme value in the field. If base is nil, it
+// gets the zero S with that value.
 func Field[S any](refused string, base func() S, try func(t *testing.T, s S) error) Trial {
 	return Trial{refused, func(setting string) (value, number reflect.Value) {
 		s := reflect.New(reflect.TypeFor[S]()).Elem()
@@ -82,9 +84,9 @@ func extremesOf(t reflect.Type) map[string]reflect.Value {
 	return values
 }
 
-// Run finds the numbers that a user of the packages can set, and makes the trial of each. It fails
-// the test if table has no trial of a number, or has one of a number that does not exist. patterns
-// are those of the command "go list", such as "./...". Commands and internal packages are left out.
+// Run finds the numbers that a user of the packages can set, and runs the trial of each. It fails
+// the test if table lacks a number, or has a number that does not exist. patterns are patterns for
+// the command "go list", such as "./...". Run leaves out commands and internal packages.
 func Run(t *testing.T, table Table, patterns ...string) {
 	t.Helper()
 	found, err := settings(patterns...)
@@ -135,8 +137,8 @@ func (trial Trial) run(t *testing.T, setting string) {
 	}
 }
 
-// shortName returns the words that an error must have about a setting: the name of an argument,
-// or of a field with its struct, such as Options.Backoff.Cap.
+// shortName returns the name of a setting that an error must contain: the name of an argument, or
+// of a field with its struct, such as Options.Backoff.Cap.
 func shortName(setting string) string {
 	if _, argument, ok := strings.Cut(setting, "("); ok {
 		name, _, _ := strings.Cut(argument, ")")
@@ -146,7 +148,7 @@ func shortName(setting string) string {
 	return name
 }
 
-// faults says which settings the table lacks, and which of its rows are of no use.
+// faults returns which settings the table lacks, and which of its rows are not used.
 func (table Table) faults(found []string) (faults []string) {
 	used := map[string]bool{}
 	for _, setting := range found {

@@ -27,8 +27,8 @@ type finder struct {
 	within   map[types.Type]bool // the types that the walk is inside of
 }
 
-// settings returns the names of the numbers that a user of the packages can set. patterns are
-// those of go list. Internal packages and commands are left out.
+// settings returns the names of the numbers that a user of the packages can set. patterns are as for go list.
+// settings leaves out internal packages and commands.
 func settings(patterns ...string) ([]string, error) {
 	packages, err := load(patterns)
 	if err != nil {
@@ -51,7 +51,7 @@ func find(packages []*types.Package) []string {
 	return slices.Sorted(maps.Keys(f.settings))
 }
 
-// exported walks something that a package exports.
+// exported walks the type of an exported name.
 func (f *finder) exported(name string, obj types.Object) {
 	switch obj.(type) {
 	case *types.Func:
@@ -73,8 +73,8 @@ func (f *finder) exported(name string, obj types.Object) {
 	}
 }
 
-// walk notes a number that a user sets. Otherwise it walks the parts of a type, unless it is inside of it already.
-// ours says that a user makes the value and the library takes it.
+// walk records a number that a user sets. For other types it walks the parts, unless it is inside this type
+// already. ours is true if a user makes the value and the library takes it.
 func (f *finder) walk(name string, t types.Type, ours bool) {
 	if isNumber(t) && ours {
 		f.settings[name] = true
@@ -85,8 +85,8 @@ func (f *finder) walk(name string, t types.Type, ours bool) {
 	}
 }
 
-// parts walks the parts of a type. Of a function that a user writes, a user sets the results, and the numbers
-// behind pointers that the function is called with. Of one of the library, a user sets the arguments.
+// parts walks the parts of a type. For a function that a user writes, the user sets the results, and the
+// numbers behind pointer arguments. For a function of the library, the user sets the arguments.
 func (f *finder) parts(name string, t types.Type, ours bool) {
 	switch t := t.(type) {
 	case *types.Signature:
@@ -151,8 +151,8 @@ func nameOf(v *types.Var) string {
 	return cmp.Or(v.Name(), types.TypeString(v.Type(), (*types.Package).Name))
 }
 
-// load returns the types of the packages. It reads the sources of these packages alone: those of
-// their dependencies come from the build cache.
+// load returns the types of the packages. It reads the sources of only these packages; the types of their
+// dependencies come from the build cache.
 func load(patterns []string) ([]*types.Package, error) {
 	list := []string{"list", "-export", "-deps", "-f", "{{.DepOnly}}\t{{.ImportPath}}\t{{.Export}}\t{{.Dir}}\t{{join .GoFiles \" \"}}"}
 	if info, ok := debug.ReadBuildInfo(); ok {

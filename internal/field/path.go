@@ -1,4 +1,4 @@
-// Package field finds the values that a field has in API objects, by the path that it has in their JSON.
+// Package field finds the values of a field in API objects, by the path of the field in their JSON.
 package field
 
 import (
@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// path is a path and its parts, which are names of fields and keys of maps.
+// path is a path with its parts, which are names of fields and keys of maps.
 type path struct {
 	text  string
 	parts []string
@@ -15,7 +15,7 @@ type path struct {
 
 var first = regexp.MustCompile(`^(?:\.([^.\[]+)|\['(.+?)'\])`)
 
-// parse takes a path such as spec.nodeName or metadata.labels['a.b/c'] apart.
+// parse splits a path such as spec.nodeName or metadata.labels['a.b/c'] into its parts.
 func parse(text string) (path, error) {
 	p := path{text: text}
 	for rest := "." + text; rest != ""; {
@@ -34,7 +34,7 @@ func Parse(text string) ([]string, error) {
 	return p.parts, err
 }
 
-// before returns the path without the parts that are left.
+// before returns the path without the parts in left.
 func (p path) before(left []string) string {
 	if len(left) == len(p.parts) {
 		return "the object"

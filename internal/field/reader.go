@@ -15,9 +15,10 @@ import (
 	"github.com/customcacheinformer/informer/internal/object"
 )
 
-// Values returns an index function for the values of the field at a path. It returns an error if the path is
-// malformed, or if objects of type t cannot have the field. If t is unstructured or an interface, the function
-// itself returns the error, for each object that cannot have the field. The function may be called from any goroutine.
+// Values returns an index function that returns the values of the field at a path, sorted and each once. Values
+// returns an error if the path is malformed, or if objects of type t cannot have the field. If t is
+// unstructured or an interface, the function returns that error for each object that cannot have the field. The
+// function may be called from any goroutine.
 func Values(t reflect.Type, text string) (func(any) ([]string, error), error) {
 	p, err := parse(text)
 	if err != nil {
@@ -47,7 +48,8 @@ type reader struct {
 // A plan appends the values that it finds in a value of one type.
 type plan func(v reflect.Value, values []string) ([]string, error)
 
-// plan returns the plan for values of type t, along the parts that are left.
+// plan returns the plan for values of type t and the parts in left. It returns an error if the path does not
+// fit the type.
 func (r *reader) plan(t reflect.Type, left []string) (plan, error) {
 	wrong := func(format string, args ...any) (plan, error) {
 		return nil, r.errorf("%s (%v) "+format, append([]any{r.before(left), t}, args...)...)
@@ -119,7 +121,7 @@ func (r *reader) plan(t reflect.Type, left []string) (plan, error) {
 	return func(v reflect.Value, values []string) ([]string, error) { return append(values, textOf(v)), nil }, nil
 }
 
-// encoded is the plan for values that encode themselves.
+// encoded is the plan for values that encode themselves as JSON.
 func (r *reader) encoded(v reflect.Value, values []string) ([]string, error) {
 	if v.CanAddr() {
 		v = v.Addr()
@@ -135,7 +137,7 @@ func (r *reader) encoded(v reflect.Value, values []string) ([]string, error) {
 	return r.search(x, nil, values)
 }
 
-// search appends the values of x, along the parts that are left.
+// search appends the values that it finds in x, along the parts in left.
 func (r *reader) search(x any, left, values []string) (_ []string, err error) {
 	if object.IsNil(x) {
 		return values, nil

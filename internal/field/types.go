@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// isSingle reports whether a value of that kind has a text.
+// isSingle reports whether a value of this kind is a string, a bool or a number.
 func isSingle(kind reflect.Kind) bool {
 	return kind == reflect.String || kind >= reflect.Bool && kind <= reflect.Float64
 }
@@ -34,8 +34,9 @@ func encodesItself(t reflect.Type) bool {
 	return slices.ContainsFunc(encoders, func(e reflect.Type) bool { return reflect.PointerTo(t).Implements(e) })
 }
 
-// Of returns the fields that a struct has in JSON, by name. Those of an embedded struct without a name
-// are its own, unless a field less deep has the name. The Index of each is for FieldByIndex.
+// Of returns the fields that a struct has in JSON, by name. The fields of an embedded struct without a
+// name count as fields of the struct, unless a field at a higher level has the same name. The Index of
+// each field is for FieldByIndex.
 func Of(t reflect.Type) map[string]reflect.StructField {
 	all, seen := map[string]reflect.StructField{}, map[reflect.Type]bool{t: true}
 	for level := []reflect.StructField{{Type: t}}; len(level) > 0; {
@@ -73,7 +74,8 @@ func targetOf(t reflect.Type) reflect.Type {
 	return t
 }
 
-// omits reports whether JSON omits the field if it is empty. No struct or array is empty for omitempty.
+// omits reports whether JSON omits the field if it is empty. With omitempty, structs and arrays are
+// never empty.
 func omits(f reflect.StructField) bool {
 	options := strings.Split(f.Tag.Get("json"), ",")[1:]
 	return slices.Contains(options, "omitzero") ||

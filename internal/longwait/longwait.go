@@ -1,4 +1,4 @@
-// Package longwait has a long wait say for what it waits.
+// Package longwait logs what a long wait is waiting for.
 package longwait
 
 import (
@@ -11,13 +11,14 @@ import (
 // Patience is how long a wait lasts before Announce logs it.
 const Patience = 30 * time.Second
 
-// Announce has a wait logged with the logger of ctx: once when it has lasted for Patience, and
-// once more when it ends. The caller calls over when the wait ends, and only then, with the error
-// of the wait or nil. A wait that ends earlier logs nothing, and only costs a timer.
+// Announce makes a wait log two lines with the logger of ctx: one when it has lasted for
+// Patience, and one when it ends. The caller must call over once, when the wait ends, with the
+// error of the wait or nil. If the wait ends before Patience, nothing is logged, and the only
+// cost is a timer.
 //
 // missing returns the keys and values of the first line. The first pair says who waits, and is in
-// both lines. If missing returns nothing, the wait is about to end, and nothing is logged. missing
-// is called on a goroutine of its own. over waits until missing has returned.
+// both lines. If missing returns nothing, the wait is about to end, and nothing is logged.
+// missing is called on another goroutine. over blocks until missing has returned.
 //
 // With a ctx made by Quiet, nothing is logged.
 func Announce(ctx context.Context, missing func() []any) (over func(error)) {
@@ -53,6 +54,6 @@ func Announce(ctx context.Context, missing func() []any) (over func(error)) {
 
 type quiet struct{}
 
-// Quiet returns a ctx with which Announce logs nothing. It is for the waits of which a longer one
-// consists: the caller of that one gets one line, not one for each.
+// Quiet returns a ctx with which Announce logs nothing. A wait that consists of several waits
+// passes it to them, so that only the outer wait is logged.
 func Quiet(ctx context.Context) context.Context { return context.WithValue(ctx, quiet{}, true) }

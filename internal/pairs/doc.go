@@ -1,2 +1,3 @@
-// Package pairs has the tests of docs/together.md: each row of its tables is one, or names one.
+// Package pairs has the tests for docs/together.md: each row of its tables is a test, or names
+// one.
 package pairs

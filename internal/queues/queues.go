@@ -1,5 +1,5 @@
-// Package queues shows to the provider of the metrics of workqueues which of them belong to
-// controllers, and which of these have ended. A workqueue itself reports neither.
+// Package queues tells a provider of workqueue metrics which workqueues belong to controllers, and
+// which of these have ended. A workqueue itself reports neither.
 package queues
 
 import (
@@ -7,7 +7,7 @@ import (
 	"sync/atomic"
 )
 
-// Queue is the workqueue of a controller. Nil stands for any other queue.
+// Queue stands for the workqueue of a controller. Nil stands for any other queue.
 type Queue struct {
 	name string
 	over atomic.Bool
@@ -16,7 +16,8 @@ type Queue struct {
 var mu sync.Mutex // held while a controller makes its queue
 var making atomic.Pointer[Queue]
 
-// Make returns the queue that construct makes for a controller, which calls end after its shutdown.
+// Make calls construct, which must make the queue of a controller, and returns the queue. During
+// this call, Making returns a Queue. The controller must call end after the shutdown of the queue.
 func Make[Q any](name string, construct func() Q) (made Q, end func()) {
 	mu.Lock()
 	defer mu.Unlock()
@@ -26,7 +27,7 @@ func Make[Q any](name string, construct func() Q) (made Q, end func()) {
 	return construct(), func() { q.over.Store(true) }
 }
 
-// Making returns the queue of that name that a controller is making, nil if none is.
+// Making returns the Queue with this name that a controller is making, or nil if there is none.
 func Making(name string) *Queue {
 	if q := making.Load(); q != nil && q.name == name {
 		return q

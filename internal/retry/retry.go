@@ -1,6 +1,6 @@
-// Package retry repeats an operation on a store until it succeeds or its caller gives up. The
-// caller waits between two attempts, with its own reasons to stop: see access.repeat in
-// write.go for writes and readStore in join.go for watchers that join.
+// Package retry repeats an operation on a store until it succeeds or the caller gives up. The
+// caller waits between two attempts and decides when to stop: see access.repeat in write.go for
+// writes and readStore in join.go for watchers that join.
 package retry
 
 import (
@@ -10,8 +10,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 )
 
-// backoff paces the attempts: pauses of 10 ms at first and of up to 5 s later. The jitter
-// comes on top of Cap.
+// backoff has the pauses between attempts: 10 ms at first, and later up to 5 s. The jitter is
+// added to Cap.
 var backoff = wait.Backoff{Duration: 10 * time.Millisecond, Factor: 2, Jitter: 0.5, Steps: 10, Cap: 10 * time.Second / 3}
 
 // Failure is an attempt that has failed.
@@ -21,16 +21,15 @@ type Failure struct {
 	Pause time.Duration // how long to wait before the next attempt
 }
 
-// Do calls try until it returns nil. After each failure it calls rest, which waits for the
-// pause and then returns nil to have another attempt, or an error to give up. Do returns
-// nil, or the error of rest. It blocks as long as try and rest do, and calls both from its
-// own goroutine.
+// Do calls try until it returns nil. After each failure it calls rest, which must wait for the
+// pause, and return nil for another attempt or an error to give up. Do returns nil, or the error
+// of rest. It calls try and rest on the goroutine of the caller, and blocks as long as they do.
 func Do(try func() error, rest func(Failure) error) error {
 	return After(try(), try, rest)
 }
 
-// After is Do for an operation of which the caller has made the first attempt itself.
-// The err is the result of that attempt. If it is nil, After does nothing.
+// After is Do for a caller that has made the first attempt itself. err is the result of that
+// attempt. If err is nil, After returns nil at once.
 func After(err error, try func() error, rest func(Failure) error) error {
 	pauses := backoff
 	for count := 1; err != nil; count++ {

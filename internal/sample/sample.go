@@ -1,4 +1,4 @@
-// Package sample has objects with which the tests of stores try how these encode them.
+// Package sample has objects for tests of how stores encode objects.
 package sample
 
 import (
@@ -34,7 +34,7 @@ type GadgetSpec struct {
 	ByName   map[string]GadgetSpec `json:"byName,omitempty"`
 }
 
-// DeepCopyObject returns a copy.
+// DeepCopyObject returns a copy that shares Spec.
 func (g *Gadget) DeepCopyObject() runtime.Object {
 	next := *g
 	g.DeepCopyInto(&next.ObjectMeta)
@@ -71,7 +71,7 @@ func Widget(namespace, name string) informer.AnyObject {
 	return u
 }
 
-// Metadata returns the metadata of an object.
+// Metadata returns an object of type *metav1.PartialObjectMetadata.
 func Metadata(namespace, name string) informer.AnyObject {
 	return &metav1.PartialObjectMetadata{
 		TypeMeta:   metav1.TypeMeta{APIVersion: "apps/v1", Kind: "Deployment"},
@@ -79,7 +79,7 @@ func Metadata(namespace, name string) informer.AnyObject {
 	}
 }
 
-// Odd returns objects that an encoding may change.
+// Odd returns objects that an encoding may change, by a description.
 func Odd() map[string]runtime.Object {
 	bare := ConfigMap("default", "bare").(*corev1.ConfigMap)
 	bare.TypeMeta = metav1.TypeMeta{}

@@ -21,10 +21,10 @@ var (
 	family = regexp.MustCompile(`^# TYPE ([a-zA-Z_:][a-zA-Z0-9_:]*) (\w+)$`)
 )
 
-// Compare reads the answer to a scrape, in the text format, and returns an error that names
-// each metric that is documented but missing, exists but is not documented, or has another
-// type. It ignores names that do not begin with one of prefixes, and names that begin with one of
-// prefixes that has a minus sign in front: a program without controllers has no metrics of them.
+// Compare reads the answer to a scrape, in the text format, and returns an error that names each
+// metric that is documented but missing, exists but is not documented, or has another type. It
+// compares only the names that begin with one of prefixes. A prefix after a minus sign excludes
+// names, such as those of controllers in a program without controllers.
 func Compare(answer io.Reader, prefixes ...string) error {
 	_, here, _, _ := runtime.Caller(0)
 	readme, err := os.Open(filepath.Join(filepath.Dir(here), "../../metrics/prometheus/README.md"))
@@ -61,7 +61,7 @@ func Compare(answer io.Reader, prefixes ...string) error {
 	return nil
 }
 
-// types returns the types of metrics by name, from the lines that match.
+// types returns the types of metrics by name, from the lines that match line.
 func types(r io.Reader, line *regexp.Regexp, prefixes []string) (map[string]string, error) {
 	all := map[string]string{}
 	lines := bufio.NewScanner(r)

@@ -7,17 +7,17 @@ import (
 )
 
 const (
-	// round is how many objects are taken at one distance. Then the distance doubles. So some 130 of the first 1,000
-	// objects are taken, and 370 of the first million.
+	// round is how many objects the sample takes at one distance before the distance doubles. So it takes about
+	// 130 of the first 1,000 objects, and 370 of the first million.
 	round = 24
 	// pause is the time between two objects after the first state.
 	pause = 300 * time.Millisecond
-	// renewal is how many objects of a later time take the place of those of the first state.
+	// renewal is how many later objects replace the sample of the first state.
 	renewal = 256
 )
 
-// Estimate is the mean size of objects, from a sample. One goroutine calls Due and Add. Any may call Mean. The zero
-// value is ready to use.
+// Estimate estimates the mean size of objects from a sample. Only one goroutine may call Due and Add. Any
+// goroutine may call Mean. The zero Estimate is ready to use.
 type Estimate struct {
 	seen, next, step int
 	last             time.Duration
@@ -27,8 +27,8 @@ type Estimate struct {
 	weight, bytes, added float64    // sums
 }
 
-// Due reports whether the next object belongs to the sample, and how many objects it stands for. After the first state,
-// that is 0 for a part of all objects. now comes from a monotonic clock.
+// Due reports whether the next object belongs to the sample. weight is the number of objects that it stands
+// for, or 0 after the first state. now must come from a monotonic clock.
 func (e *Estimate) Due(synced bool, now time.Duration) (weight float64, due bool) {
 	if synced {
 		due = now-e.last >= pause
@@ -53,8 +53,8 @@ func (e *Estimate) Due(synced bool, now time.Duration) (weight float64, due bool
 	return weight, true
 }
 
-// Add adds an object with the weight of Due. stored is the number of objects now. added is how much of the bytes other objects do
-// not have, and -1 if that is unknown.
+// Add adds an object of bytes bytes, with the weight from Due. stored is the current number of objects. added
+// is how many of the bytes the object does not share with others, or -1 if that is not known.
 func (e *Estimate) Add(weight float64, stored, bytes, added int) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -77,8 +77,8 @@ func (e *Estimate) Add(weight float64, stored, bytes, added int) {
 	e.added += weight * share
 }
 
-// Mean returns the mean size of an object, and how much of it other objects do not have. Both are 0 if no object was
-// added.
+// Mean returns the mean size of an object in bytes, and how many of these bytes it does not share with other
+// objects. Both are 0 if no object was added.
 func (e *Estimate) Mean() (bytes, added float64) {
 	e.mu.Lock()
 	defer e.mu.Unlock()

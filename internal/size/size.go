@@ -9,18 +9,19 @@ import (
 	"unsafe"
 )
 
-// maxPieces ends the walk over an object with very many pieces, so that its size is too small.
+// maxPieces is the maximum number of pieces of an object that are counted. The size of a larger object is too
+// small.
 const maxPieces = 1 << 16
 
-// maxKept is how many pieces an object may have whose notes are kept for the next one.
+// maxKept is the size up to which a Pieces is kept for the next object.
 const maxKept = 1 << 12
 
-// Pieces are the pieces of memory that objects refer to, with their sizes. A piece that is referred to several
-// times is there once.
+// Pieces has the pieces of memory that an object refers to, with their sizes in bytes. A piece with several
+// references is counted once.
 type Pieces map[uintptr]int
 
-// Of returns the memory of obj in bytes, with all that it refers to. Only maps that others do not change meanwhile may be in
-// it.
+// Of returns the memory of obj in bytes, with everything that it refers to. No other goroutine may change a map
+// in obj meanwhile.
 func Of(obj any) (sum int) {
 	p := NewPieces(obj)
 	for _, n := range p {
@@ -32,14 +33,14 @@ func Of(obj any) (sum int) {
 
 var free = sync.Pool{New: func() any { return Pieces{} }}
 
-// NewPieces returns the pieces of obj.
+// NewPieces returns the pieces of obj. The caller may call Free when it no longer needs them.
 func NewPieces(obj any) Pieces {
 	p := free.Get().(Pieces)
 	p.walk(reflect.ValueOf(obj))
 	return p
 }
 
-// Free lets another object have the memory of p, which must not be used any more.
+// Free lets NewPieces reuse p, which must not be used after that.
 func (p Pieces) Free() {
 	if len(p) < maxKept {
 		clear(p)
@@ -94,8 +95,8 @@ func (p Pieces) walk(v reflect.Value) {
 	}
 }
 
-// walkIn walks over the value in an interface. A pointer and a map are in the interface itself. For other values the
-// interface has a pointer.
+// walkIn walks over the value in an interface. A pointer or a map is in the interface itself. For other values
+// the interface has a pointer to the value.
 func (p Pieces) walkIn(v reflect.Value) {
 	in := v.Elem()
 	switch in.Kind() {
@@ -114,8 +115,8 @@ func (p Pieces) walkIn(v reflect.Value) {
 	}
 }
 
-// ofMap returns the memory of a map with n entries: its header, and groups of 8 entries. A map that has grown beyond a group
-// has room for a power of two, of which it fills at most 7 in 8.
+// ofMap returns the memory of a map with n entries: its header, and groups of 8 entries. A map of more than one
+// group has a power of two groups, and fills at most 7 of 8 entries.
 func ofMap(t reflect.Type, n int) int {
 	const header, group, large = 48, 8, 128
 	slot, outside := 0, 0
@@ -138,7 +139,8 @@ func ofMap(t reflect.Type, n int) int {
 	return Allocated(header, true) + Allocated(groups*(group+group*slot), true) + outside
 }
 
-// Allocated returns the memory that the runtime takes for n bytes. refers is true if they contain pointers.
+// Allocated returns the memory that the runtime allocates for n bytes. refers is true if the bytes contain
+// pointers.
 func Allocated(n int, refers bool) int {
 	const header, scanned, tiny, page = 8, 512, 16, 8192
 	if refers && n > scanned {
@@ -164,7 +166,7 @@ var classes = sync.OnceValue(func() (all []int) {
 	return all
 })
 
-// Their pointers lead to what the process has once.
+// once has types whose pointers lead to memory that the process has only once.
 var once = map[reflect.Type]bool{reflect.TypeFor[time.Time](): true}
 
 var (
@@ -190,7 +192,7 @@ func refers(t reflect.Type) bool {
 	return does
 }
 
-// fields returns the fields of a struct that refer to other memory.
+// fields returns the indexes of the fields of a struct that refer to other memory.
 func fields(t reflect.Type) (all []int) {
 	if known, ok := places.Load(t); ok {
 		return known.([]int)

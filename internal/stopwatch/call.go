@@ -10,9 +10,9 @@ import (
 // take before the informer names it.
 const HungCall = 10 * time.Second
 
-// Call is the operation that is under way, so that one that hangs can be named. One
-// goroutine calls Begin and End; any goroutine may call the other methods. None of them
-// blocks. It must not be copied.
+// Call records the operation that is under way, so that an operation that hangs can be named.
+// Only one goroutine may call Begin and End; any goroutine may call the other methods. None of
+// them blocks. A Call must not be copied.
 type Call struct {
 	clock Stopwatch
 
@@ -25,7 +25,7 @@ type Call struct {
 // NewCall returns a Call that measures with clock. No operation is under way.
 func NewCall(clock Stopwatch) *Call { return &Call{clock: clock} }
 
-// Begin notes that an operation begins at the time now of the clock. The key may be empty.
+// Begin records that an operation begins. now is the time of the clock. key may be "".
 func (c *Call) Begin(op, key string, now time.Duration) {
 	c.mu.Lock()
 	c.op, c.key = op, key
@@ -33,10 +33,10 @@ func (c *Call) Begin(op, key string, now time.Duration) {
 	c.since.Store(int64(now))
 }
 
-// End notes that the operation has returned.
+// End records that the operation has returned.
 func (c *Call) End() { c.since.Store(0) }
 
-// Lasts returns how long the operation has been under way, 0 if there is none.
+// Lasts returns how long the operation has been under way, or 0 if there is none.
 func (c *Call) Lasts() time.Duration {
 	since := c.since.Load()
 	if since == 0 {
@@ -45,7 +45,7 @@ func (c *Call) Lasts() time.Duration {
 	return max(0, c.clock.Now()-time.Duration(since))
 }
 
-// Current returns the operation that is under way. An empty op means that there is none.
+// Current returns the operation that is under way. op is "" if there is none.
 func (c *Call) Current() (op, key string) {
 	if c.since.Load() == 0 {
 		return "", ""
@@ -55,8 +55,8 @@ func (c *Call) Current() (op, key string) {
 	return c.op, c.key
 }
 
-// Hung returns the operation that has been under way for at least HungCall, and for how
-// long. An empty op means that there is none.
+// Hung returns the operation if it has been under way for at least HungCall, and how long it has
+// been. op is "" if there is none.
 func (c *Call) Hung() (op, key string, lasts time.Duration) {
 	if lasts = c.Lasts(); lasts < HungCall {
 		return "", "", 0
