@@ -1,6 +1,6 @@
-// Command elected is a whole program: several replicas run, one of them is elected and works, and
-// each serves probes, metrics and the page of its informers. It logs the ConfigMaps that have no
-// label "owner". Begin with it, and replace reconcile.
+// Command elected is a complete program with several replicas. One of them is elected and works,
+// and each serves probes, metrics and the page of its informers. It logs the ConfigMaps that have
+// no label "owner". To write your own program, copy it and replace reconcile.
 //
 //	go run ./examples/elected -kubeconfig ~/.kube/config -http localhost:8080
 package main

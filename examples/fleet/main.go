@@ -1,5 +1,6 @@
-// Command fleet is a controller over many clusters. The kubeconfigs of the clusters are files of a directory, and may come, change and go while
-// it runs. It labels each ConfigMap that has no label "owner" with owner=nobody, in its own cluster.
+// Command fleet is a controller over many clusters. The kubeconfigs of the clusters are files in a directory,
+// and may come, change and go while it runs. In each cluster, it labels the ConfigMaps that have no label
+// "owner" with owner=nobody.
 //
 //	go run ./examples/fleet -kubeconfigs ~/.kube/fleet
 package main
@@ -79,8 +80,8 @@ func newFleet(kubeconfigs clusters.Source, connect func(*rest.Config) (kubernete
 	return f, errors.Join(f.group.Add(f.configs), f.group.Add(controller), f.group.Add(provider))
 }
 
-// reconcile is called for each ConfigMap of each cluster, and again after each change of it. After an error it is called again, later, unless
-// the error is that the cluster has left.
+// reconcile is called for each ConfigMap of each cluster, and again after each change of it. After an error it
+// is called again later, unless the error says that the cluster has left.
 func (f *fleet) reconcile(ctx context.Context, key enqueue.Key) (again time.Duration, err error) {
 	config, exists, err := f.configs.In(key.Cluster).Get(key.NamespacedName)
 	if err != nil || !exists || config.Labels["owner"] != "" {

@@ -1,5 +1,5 @@
-// Command labels sets a label on every object of all kinds in a category, also of kinds whose CRDs come while it runs. It needs the
-// verbs list, watch and patch on these kinds, and list and watch on CRDs and APIServices.
+// Command labels sets a label on every object of all kinds in a category, including kinds whose CRDs come while
+// it runs. It needs the verbs list, watch and patch on these kinds, and list and watch on CRDs and APIServices.
 //
 //	go run ./examples/labels -kubeconfig ~/.kube/config -category managed -label example.com/seen=yes
 package main

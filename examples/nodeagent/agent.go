@@ -48,7 +48,7 @@ func newAgent(client kubernetes.Interface, node string) (*agent, error) {
 	return a, err
 }
 
-// strip keeps the parts of a Pod that the agent reads, which is a small part of its memory. The
+// strip keeps only the parts of a Pod that the agent reads, and so saves most of the memory. The
 // informer needs namespace, name, UID and resourceVersion.
 func strip(pod *corev1.Pod) (*corev1.Pod, error) {
 	return &corev1.Pod{
@@ -119,9 +119,10 @@ func (a *agent) lookup(w http.ResponseWriter, r *http.Request) {
 	_ = json.NewEncoder(w).Encode(answer{pod.Namespace, pod.Name, pod.UID, pod.Labels})
 }
 
-// later compares two Pods that have the same address. For a moment that is possible: a kubelet
-// may give an address to the next Pod before the API server hears that the last one has ended.
-// A Pod that is being deleted comes before one that is not, and an older one before a younger.
+// later compares two Pods that have the same address. That is possible for a moment, because a
+// kubelet may give an address to the next Pod before the API server hears that the last one has
+// ended. A Pod that is being deleted comes before other Pods, and an older Pod before a younger
+// one.
 func later(a, b *corev1.Pod) int {
 	if leaving := a.DeletionTimestamp != nil; leaving != (b.DeletionTimestamp != nil) {
 		if leaving {
@@ -132,8 +133,8 @@ func later(a, b *corev1.Pod) int {
 	return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), cmp.Compare(a.UID, b.UID))
 }
 
-// logAddresses is a watcher. It logs who takes and who frees an address. The informer calls it
-// for each change, one after the other; lookups do not wait for it.
+// logAddresses is a watcher that logs which Pod takes or frees an address. The informer calls it
+// for one change after the other. Lookups do not wait for it.
 func logAddresses(ctx context.Context, e informer.Event[*corev1.Pod]) error {
 	var before, after []string // an error was reported by the index
 	if e.Type != informer.EventAdded {

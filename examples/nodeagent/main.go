@@ -9,7 +9,7 @@
 // of -node. The service account needs the verbs list and watch on Pods, in a ClusterRole.
 //
 // It also serves probes (/livez, /readyz), metrics for Prometheus (/metrics) and a page that
-// shows the informer at work (/debug/informers). It logs who takes an address and who frees it.
+// shows the informer at work (/debug/informers). It logs which Pod takes or frees an address.
 package main
 
 import (
@@ -70,12 +70,12 @@ func connect(ctx context.Context, kubeconfig, node, address string) error {
 	return run(ctx, client, node, listener)
 }
 
-// stopTimeout is how long the informer may go on with waiting events when the agent stops, and
-// then how long the HTTP server may go on with requests. Both must fit into the Pod's
+// stopTimeout is how long the informer may still deliver waiting events when the agent stops, and
+// after that how long the HTTP server may still answer requests. Both must fit into the Pod's
 // terminationGracePeriodSeconds, which is 30 by default.
 const stopTimeout = 5 * time.Second
 
-// run answers requests from listener, which it closes, until ctx ends.
+// run answers requests from listener until ctx ends, and closes listener.
 func run(ctx context.Context, client kubernetes.Interface, node string, listener net.Listener) error {
 	var group informer.Group
 	metrics := informerprometheus.New(group.Health)

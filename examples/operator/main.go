@@ -8,8 +8,8 @@
 // With -http it serves probes (/livez, /readyz), metrics for Prometheus (/metrics) and a page
 // that shows its informers at work (/debug/informers).
 //
-// With -shards, all replicas of it work at once, each for a part of the Websites. They agree by
-// Leases, for which they need the rights in role.yaml.
+// With -shards, all replicas work at once, each for a part of the Websites. They agree by Leases,
+// for which they need the rights in role.yaml.
 package main
 
 import (

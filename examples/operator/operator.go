@@ -19,8 +19,8 @@ import (
 	"github.com/customcacheinformer/informer/shards"
 )
 
-// operator gives each Website an Ingress of the same name, and writes into its status where it
-// can be reached. It reads from informers and writes through clients.
+// operator gives each Website an Ingress of the same name, and writes the address of the Website
+// into its status. It reads from informers and writes through clients.
 type operator struct {
 	websites  informer.Reader[*website.Website]
 	ingresses informer.Reader[*netv1.Ingress]
@@ -33,8 +33,8 @@ func newSet(kube kubernetes.Interface, namespace string) (*shards.Set, error) {
 	return shards.New(kube.CoordinationV1().Leases(namespace), shards.Options{Name: "websites"})
 }
 
-// run manages Websites until ctx ends: all of them, or those that set gives to this replica. Its
-// informers, its controller and set are members of group.
+// run manages Websites until ctx ends: all of them if set is nil, and otherwise those that set
+// gives to this replica. It adds its informers, its controller and set to group.
 func run(ctx context.Context, group *informer.Group, sites website.Interface, kube kubernetes.Interface, workers int, set *shards.Set) error {
 	websites, err := informer.New(sites.Websites(""), informer.Options[*website.Website]{})
 	if err != nil {
@@ -95,7 +95,8 @@ func (o *operator) reconcile(ctx context.Context, key types.NamespacedName) (aga
 	return again, err
 }
 
-// ensureIngress creates, updates or deletes the Ingress of site, and returns it.
+// ensureIngress creates or updates the Ingress of site and returns it. If wanted is false, it
+// deletes the Ingress and returns nil.
 func (o *operator) ensureIngress(ctx context.Context, site *website.Website, wanted bool) (*netv1.Ingress, error) {
 	client := o.kube.NetworkingV1().Ingresses(site.Namespace)
 	desired := ingressFor(site)
@@ -120,7 +121,7 @@ func (o *operator) ensureIngress(ctx context.Context, site *website.Website, wan
 	return client.Update(ctx, found, metav1.UpdateOptions{})
 }
 
-// ingressFor returns the Ingress that site asks for.
+// ingressFor returns the Ingress that site should have.
 func ingressFor(site *website.Website) *netv1.Ingress {
 	everything := netv1.PathTypePrefix
 	return &netv1.Ingress{

@@ -44,8 +44,8 @@ func connect(ctx context.Context, kubeconfig, namespace string, d time.Duration)
 	return client, func() { cancel(); churning.Wait() }, nil
 }
 
-// serve serves the page and the metrics of group at the address until stop is called. Call it
-// before the first informer is added.
+// serve serves the page and the metrics of group at the address until stop is called. It must be
+// called before the first informer is added.
 func serve(out io.Writer, address string, group *informer.Group) (stop func(), err error) {
 	listener, err := net.Listen("tcp", address)
 	if err != nil {

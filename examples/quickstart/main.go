@@ -69,7 +69,8 @@ func run(ctx context.Context, out io.Writer, kubeconfig, namespace, address stri
 }
 
 // follow adds an informer to group, runs the group for the duration, and compares the watchers
-// with the store. It returns an error if the informer does not sync, or if they differ.
+// with the store. It returns an error if the informer does not sync, or if a watcher differs from
+// the store.
 func follow(ctx context.Context, out io.Writer, group *informer.Group, client typedcorev1.PodInterface, duration time.Duration) (err error) {
 	// The informer. It makes no request before it runs.
 	pods, err := informer.New(client, informer.Options[*corev1.Pod]{
@@ -131,8 +132,8 @@ func follow(ctx context.Context, out io.Writer, group *informer.Group, client ty
 	return compare(ctx, screen, pods, quick, slow, late)
 }
 
-// watch adds a watcher, which shows each change on the screen and in view v. dawdle is
-// called for each change.
+// watch adds a watcher that shows each change on the screen and in view v. It calls dawdle for
+// each change, which may block.
 func watch(pods *informer.CustomCacheInformer[*corev1.Pod], out *screen, v *view, dawdle func(context.Context)) error {
 	out.line("%-5s  joins", v.name)
 	// The informer calls the function for one event after the other, and never for two at once.
@@ -155,7 +156,7 @@ func watch(pods *informer.CustomCacheInformer[*corev1.Pod], out *screen, v *view
 	return err
 }
 
-// read shows the ways to read. They ask the store and not the API server, and need no watcher.
+// read shows the ways to read. They read the store and not the API server, and need no watcher.
 func read(pods informer.Reader[*corev1.Pod], out *screen) error {
 	all, err := pods.List("", labels.Everything()) // "" is all namespaces
 	if err != nil {

@@ -14,12 +14,12 @@ import (
 	"github.com/customcacheinformer/informer"
 )
 
-// settle is how long the watchers may take at the end to catch up.
+// settle is how long the watchers may take to catch up at the end.
 const settle = 30 * time.Second
 
-// compare waits until each view equals the state that the reader shows, and writes a table of
-// the results to out. It returns an error if a view still differs after half a minute, or when
-// ctx ends.
+// compare waits until each view is equal to the state of the reader, and writes a table of the
+// results to out. It returns an error if a view still differs after half a minute or when ctx
+// ends.
 func compare(ctx context.Context, out io.Writer, state informer.Reader[*corev1.Pod], views ...*view) error {
 	ctx, cancel := context.WithTimeout(ctx, settle)
 	defer cancel()
@@ -49,8 +49,8 @@ func compare(ctx context.Context, out io.Writer, state informer.Reader[*corev1.P
 	return differ
 }
 
-// view is the state of the world as one watcher knows it from its events. Its methods may be
-// called from any goroutine.
+// view is the state that one watcher knows from its events. Its methods may be called from any
+// goroutine.
 type view struct {
 	name string // of the watcher
 
@@ -60,14 +60,14 @@ type view struct {
 	moved   chan struct{} // closed and replaced at each event
 }
 
-// newView returns the empty view of the watcher of that name.
+// newView returns an empty view for the watcher with this name.
 func newView(name string) *view {
 	return &view{
 		name: name, objects: map[types.NamespacedName]*corev1.Pod{}, counts: map[informer.EventType]int{}, moved: make(chan struct{}),
 	}
 }
 
-// see changes the view as e says.
+// see applies e to the view.
 func (v *view) see(e informer.Event[*corev1.Pod]) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -88,7 +88,7 @@ func (v *view) size() int {
 	return len(v.objects)
 }
 
-// equals waits until the view equals the state. It returns false if ctx ends first.
+// equals waits until the view is equal to the state. It returns false if ctx ends first.
 func (v *view) equals(ctx context.Context, state informer.Reader[*corev1.Pod]) bool {
 	for {
 		v.mu.Lock()

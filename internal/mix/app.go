@@ -22,7 +22,7 @@ type template struct {
 }
 
 const (
-	// accessVolume becomes the name of the volume when a suffix is added.
+	// accessVolume is the name of the volume with the access to the API, without its suffix.
 	accessVolume = "kube-api-access-"
 	accessPath   = "/var/run/secrets/kubernetes.io/serviceaccount"
 	dataVolume   = "data"
@@ -60,8 +60,8 @@ type app struct {
 	pod       *corev1.Pod
 }
 
-// newApp makes the parts of a Pod that are the same for all owners of an application: those that
-// stand in its manifest, and those that admission adds.
+// newApp returns an application with the parts of its Pod that are the same for all owners: those
+// from the manifest, and those that admission adds.
 func (m *Mix) newApp(o owner) *app {
 	r := m.numbers(ofApp, o.app, 0)
 	a := &app{r: r}
@@ -164,7 +164,7 @@ func access() corev1.Volume {
 	}}}
 }
 
-// container returns a container with everything that has defaults.
+// container returns a container with an image, and with all fields that have defaults.
 func (a *app) container(name, image string) corev1.Container {
 	r := a.r
 	memory := resource.MustParse(fmt.Sprintf("%dMi", 64*(1+r.IntN(64))))
@@ -187,7 +187,7 @@ func fieldEnv(name, path string) corev1.EnvVar {
 	return corev1.EnvVar{Name: name, ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{APIVersion: "v1", FieldPath: path}}}
 }
 
-// env returns n variables beside the two of container.
+// env returns n-2 random variables. With the two of container, there are n.
 func (a *app) env(n int) []corev1.EnvVar {
 	var all []corev1.EnvVar
 	for _, v := range a.r.Perm(len(variables))[:n-2] {
@@ -230,7 +230,7 @@ func (a *app) company(registry, version string) {
 	a.pod.Annotations["sidecar.example.com/status"] = `{"initContainers":null,"containers":["proxy"],"volumes":["proxy-state"],"imagePullSecrets":null,"revision":"default"}`
 }
 
-// placement says where the Pods of a Deployment run.
+// placement sets where the Pods of a Deployment may run.
 func (a *app) placement() {
 	same := &metav1.LabelSelector{MatchLabels: map[string]string{"app.kubernetes.io/name": a.name}}
 	s := &a.pod.Spec
@@ -247,7 +247,7 @@ func (a *app) placement() {
 	}
 }
 
-// onEachNode makes the Pod one of a DaemonSet.
+// onEachNode makes the Pod a Pod of a DaemonSet.
 func (a *app) onEachNode(o owner) {
 	s := &a.pod.Spec
 	s.Tolerations = nil
@@ -264,7 +264,7 @@ func (a *app) onEachNode(o owner) {
 			{Key: metav1.ObjectNameField, Operator: corev1.NodeSelectorOpIn, Values: []string{""}}}}}}}}
 }
 
-// status fills in what does not differ between the Pods of an application.
+// status fills in the part of the status that is the same for all Pods of an application.
 func (a *app) status(o owner) {
 	p := a.pod
 	p.Status = corev1.PodStatus{ObservedGeneration: 1, Phase: corev1.PodRunning, QOSClass: corev1.PodQOSBurstable}

@@ -17,15 +17,15 @@ const markHostIP, markPodIP = "HOST-IP", "POD-IP"
 // fields are managed fields. A field without fields of its own is empty.
 type fields map[string]fields
 
-// listKeys has the fields that tell the elements of a list apart. Other lists have no fields of their
-// own.
+// listKeys has, for each list, the fields that identify its elements. Managed fields do not show the
+// elements of other lists.
 var listKeys = map[string][]string{
 	"containers": {"name"}, "initContainers": {"name"}, "env": {"name"}, "ports": {"containerPort", "protocol"}, "volumeMounts": {"mountPath"},
 	"volumes": {"name"}, "topologySpreadConstraints": {"topologyKey", "whenUnsatisfiable"},
 	"ownerReferences": {"uid"}, "conditions": {"type"}, "hostIPs": {"ip"}, "podIPs": {"ip"},
 }
 
-// atomic are structs and maps without fields of their own.
+// atomic are structs and maps whose fields managed fields do not show.
 var atomic = []string{
 	"an element of ownerReferences", "fieldRef", "secretKeyRef", "labelSelector", "nodeSelector",
 	"requiredDuringSchedulingIgnoredDuringExecution", "allocatable", "capacity", "nodeInfo",
@@ -61,8 +61,8 @@ func fieldsOf(name string, value any) fields {
 	return f
 }
 
-// managed returns the managed fields of parts of an object, each of which has a path, as an API server
-// writes them.
+// managed returns the managed fields of the parts of an object at these paths, as an API server writes
+// them.
 func managed(obj any, paths ...string) string {
 	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(obj)
 	if err != nil {
@@ -95,8 +95,8 @@ func jsonOf(v any) string {
 	return string(text)
 }
 
-// specFields returns the managed fields of the controller that has created the Pod, without those that
-// admission adds.
+// specFields returns the managed fields of the controller that has created the Pod, without the fields
+// that admission adds.
 func specFields(p *corev1.Pod, o owner) string {
 	p = p.DeepCopy()
 	s := &p.Spec

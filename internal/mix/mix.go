@@ -1,15 +1,15 @@
-// Package mix makes the API objects of a large cluster that does not exist. The benchmarks and
-// tests of package share use them.
+// Package mix makes the API objects of an imaginary large cluster, for the benchmarks and tests of
+// package share.
 //
-// The memory that sharing saves depends on which parts of real objects are equal. So everything
-// that differs between the real Pods of one owner differs here: the name, the UID, the version, the
-// suffix of the volume with the access to the API in each place that has it, the node, the
-// addresses, the container IDs, the time of everything, restarts, and the owner's UID and the
-// addresses in the managed fields. Everything that an author of a manifest writes is equal for all
-// Pods of an application, and different for each application.
+// The memory that sharing saves depends on which parts of real objects are equal. So what differs
+// between the real Pods of one owner also differs here: the name, the UID, the version, the suffix
+// of the volume with the access to the API wherever it occurs, the node, the addresses, the
+// container IDs, all times, restarts, and the owner's UID and the addresses in the managed fields.
+// What the author of a manifest writes is equal for all Pods of an application, and different for
+// each application.
 //
-// Only apps that come from outside, such as the sidecar, are equal in all namespaces. The same seed
-// makes the same objects.
+// Only third-party parts, such as the sidecar, are equal in all namespaces. The same seed makes
+// the same objects.
 package mix
 
 import (
@@ -22,7 +22,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// podsPerNode is the mean number of Pods of a node.
+// podsPerNode is the mean number of Pods on a node.
 const podsPerNode = 50
 
 // namespaceApps is the number of applications in a namespace.
@@ -40,15 +40,15 @@ const (
 // daemonSets have a Pod on each node: 16 Pods of 100.
 const daemonSets = 8
 
-// Mix is a cluster. Its owners have one Pod to hundreds of Pods. Methods of a Mix must not be
-// called at the same time.
+// Mix is a cluster. Its owners have from one to hundreds of Pods. Only one goroutine at a time may
+// use a Mix.
 type Mix struct {
 	seed   uint64
 	nodes  int
 	owners []owner // in the order of a list of their Pods
 
-	// made is the Pod that all Pods of one owner are copied from. Pods are asked for in the order
-	// of a list, so one is enough, and a Mix takes little memory beside the objects.
+	// made is the template of all Pods of one owner. Callers ask for Pods in the order of a list,
+	// so one template is enough, and a Mix takes little memory.
 	made   *template
 	madeOf int
 }
@@ -61,9 +61,9 @@ type owner struct {
 	pods  int
 }
 
-// New returns a cluster of pods Pods, on a fiftieth as many nodes. There is an owner for about 20
-// Pods: 8 DaemonSets with 16 % of the Pods, Deployments with 1 to 400 replicas, of which half have
-// less than 5, StatefulSets with 1 to 7 replicas, and three runs of each CronJob.
+// New returns a cluster with this number of Pods, and one node for 50 Pods. There is one owner for
+// about 20 Pods: 8 DaemonSets with 16 % of the Pods, Deployments with 1 to 400 replicas, half of
+// which have less than 5, StatefulSets with 1 to 7 replicas, and three runs of each CronJob.
 func New(seed uint64, pods int) *Mix {
 	m := &Mix{seed: seed, nodes: max(1, pods/podsPerNode), madeOf: -1}
 	made := 0
@@ -94,7 +94,8 @@ func New(seed uint64, pods int) *Mix {
 	return m
 }
 
-// replicas returns the size of a Deployment: half of them have less than 5, some have hundreds.
+// replicas returns a random size of a Deployment: half of the sizes are less than 5, and some are
+// hundreds.
 func replicas(r *rand.Rand) int {
 	if r.IntN(2) == 0 {
 		return 1 + r.IntN(4)
@@ -109,9 +110,9 @@ func (m *Mix) Owners() int { return len(m.owners) }
 // Nodes returns the number of nodes.
 func (m *Mix) Nodes() int { return m.nodes }
 
-// Pod returns the i-th Pod as it is after a number of updates. Each update has a container of it
-// restarted. The numbers of Pods have the order of a list: by namespace, then by owner. The caller
-// may change the Pod.
+// Pod returns the i-th Pod after a number of updates. Each update restarts one of its containers.
+// Pods have numbers from 0, in the order of a list: by namespace, then by owner. The caller may
+// change the Pod.
 func (m *Mix) Pod(i, updates int) *corev1.Pod {
 	at := sort.Search(len(m.owners), func(o int) bool { return m.owners[o].first > i }) - 1
 	if m.madeOf != at {
@@ -126,7 +127,8 @@ func (m *Mix) Pod(i, updates int) *corev1.Pod {
 	return p
 }
 
-// These are the purposes of random numbers. Numbers for one purpose do not depend on others.
+// These are the purposes of random numbers. The numbers for one purpose do not depend on those for
+// others.
 const (
 	ofSize uint64 = iota + 1
 	ofApp
@@ -140,8 +142,8 @@ const (
 	ofStranger
 )
 
-// numbers returns a random generator that yields the same numbers each time for one purpose and
-// one object.
+// numbers returns a random generator that always yields the same numbers for the same purpose,
+// object and turn.
 func (m *Mix) numbers(purpose uint64, object, turn int) *rand.Rand {
 	return rand.New(rand.NewPCG(m.seed<<8|purpose, uint64(object)<<16|uint64(turn)))
 }
@@ -153,7 +155,7 @@ func uidOf(r *rand.Rand) types.UID {
 
 const alphabet = "bcdfghjklmnpqrstvwxz2456789" // of the suffixes that Kubernetes makes
 
-// letters returns a random suffix.
+// letters returns a random suffix of n characters.
 func letters(r *rand.Rand, n int) string {
 	b := make([]byte, n)
 	for i := range b {
@@ -162,7 +164,8 @@ func letters(r *rand.Rand, n int) string {
 	return string(b)
 }
 
-// suffixOf returns a suffix that looks random. Of 14 million numbers in a row, no two have the same.
+// suffixOf returns a suffix that looks random. Any 14 million consecutive numbers have different
+// suffixes.
 func suffixOf(number int) string {
 	b := make([]byte, 5)
 	left := number * 7_654_321 // not divisible by 3, as the number of suffixes is a power of it

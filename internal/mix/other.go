@@ -49,7 +49,7 @@ func (m *Mix) EndpointSlice(i int) *discoveryv1.EndpointSlice {
 }
 
 // ConfigMap returns the i-th ConfigMap. Each tenth is the kube-root-ca.crt of a namespace, which has
-// the same data everywhere. The others are those of applications, and no two have the same data.
+// the same data everywhere. The others belong to applications, and all have different data.
 func (m *Mix) ConfigMap(i int) *corev1.ConfigMap {
 	r := m.numbers(ofConfigMap, i, 0)
 	c := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{

@@ -15,7 +15,7 @@ import (
 // epoch is the time of the earliest object.
 var epoch = time.Date(2026, 3, 2, 8, 0, 0, 0, time.UTC)
 
-// moment returns a second within 60 days.
+// moment returns a random time in the 60 days after epoch, in whole seconds.
 func moment(r *rand.Rand) metav1.Time {
 	return metav1.NewTime(epoch.Add(time.Duration(r.IntN(60*24*3600)) * time.Second))
 }
@@ -32,7 +32,7 @@ func zone(n int) string { return "eu-central-1" + string(rune('a'+n%3)) }
 
 func containerID(r *rand.Rand) string { return "containerd://" + hex(r, 16) }
 
-// own gives a copy of the template everything that only the i-th Pod has.
+// own sets everything in p, a copy of the template, that only the i-th Pod has.
 func (m *Mix) own(p *corev1.Pod, i int) {
 	r, o := m.numbers(ofPod, i, 0), m.made.owner
 	p.UID, p.ResourceVersion = uidOf(r), strconv.Itoa(184_000_000+r.IntN(100_000_000))
@@ -81,7 +81,7 @@ func renameAccess(p *corev1.Pod, name string) {
 	}
 }
 
-// clock gives the Pod its times, and its containers their IDs.
+// clock sets the times in p, and the IDs of its containers.
 func (m *Mix) clock(p *corev1.Pod, r *rand.Rand) {
 	now := moment(r)
 	later := func() metav1.Time {
@@ -115,7 +115,7 @@ func (m *Mix) clock(p *corev1.Pod, r *rand.Rand) {
 	}
 }
 
-// update changes the Pod as kubelet does when a container has been restarted.
+// update changes p as kubelet does after the restart of a container.
 func (m *Mix) update(p *corev1.Pod, i, turn int) {
 	r := m.numbers(ofUpdate, i, turn)
 	version, _ := strconv.Atoi(p.ResourceVersion)

@@ -11,8 +11,8 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 )
 
-// Stranger returns the i-th Pod of a cluster in which nothing is equal to anything else: each string
-// and each number is random. Its strings are as long as those of a Pod.
+// Stranger returns the i-th Pod of a cluster in which no two values are equal: each string and each
+// number is random. The strings are as long as those of Pod.
 func (m *Mix) Stranger(i int) *corev1.Pod {
 	p := m.Pod(i, 0)
 	scramble(m.numbers(ofStranger, i, 0), reflect.ValueOf(p).Elem())

@@ -33,7 +33,8 @@ type Clientset struct {
 	codec  runtime.ParameterCodec
 }
 
-// NewForConfig returns the Clientset of an API server. It makes no request.
+// NewForConfig returns the Clientset of an API server. It makes no request. It returns an error
+// if config cannot be used.
 func NewForConfig(config *rest.Config) (*Clientset, error) {
 	scheme := runtime.NewScheme()
 	AddToScheme(scheme)

@@ -12,7 +12,7 @@ import (
 // in the same way.
 type Fake struct{ testing.Fake }
 
-// NewFake returns a Fake that holds sites.
+// NewFake returns a Fake that holds sites. It panics if two have the same name.
 func NewFake(sites ...*Website) *Fake {
 	scheme := runtime.NewScheme()
 	AddToScheme(scheme)

@@ -40,7 +40,7 @@ type Status struct {
 	Address            string `json:"address,omitempty"` // an IP address or a name; empty if there is none
 }
 
-// Phase is the present stage of a Website.
+// Phase is the current phase of a Website.
 type Phase string
 
 // These are the phases of a Website.
