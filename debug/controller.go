@@ -70,9 +70,9 @@ func newControllerView(name string, h enqueue.Health) controllerView {
 }
 
 // fruitless reports whether the controller fails for most of its keys. If no call has ever
-// succeeded, one failed call is enough. Otherwise most of the listed failing keys must have
-// failed often, and either more keys are failing than calls have succeeded, or two or more keys
-// are failing and no call has succeeded since the first of them began to fail.
+// succeeded, one failed call is enough. Otherwise, most of the listed failing keys must have
+// failed often. In addition, more keys must be failing than calls have succeeded, or several keys
+// must be failing and no call have succeeded since the first of them began to fail.
 func fruitless(c enqueue.Health) bool {
 	if c.Succeeded == 0 {
 		return c.Failed > 0

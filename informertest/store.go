@@ -14,10 +14,13 @@ import (
 // store. By default every operation works, at once.
 //
 // A Store is always strict. The following calls have no effect and return an error that names the
-// operation and the key: an Add of an object that exists, an Update or Delete of an object that
-// does not exist, a call with a [cache.DeletedFinalStateUnknown] or anything else that is not an
-// object, and a write of an object while another write of the same object is under way. Err returns
-// the first of these errors, even if a retry has succeeded since.
+// operation and the key:
+//
+//   - an Add of an object that exists, or an Update or Delete of one that does not exist;
+//   - a call with a [cache.DeletedFinalStateUnknown], or with a value that is not an object;
+//   - a write of an object while another write of the same object is under way.
+//
+// Err returns the first of these errors, even if a retry has succeeded since.
 //
 // Its operations have these names in [StoreFaults]: "get" (Get and GetByKey), "add", "update",
 // "delete", "list", "list keys", "replace", "resync", "bookmark" and "last version"

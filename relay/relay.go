@@ -234,11 +234,11 @@ func (r *Relay) close() {
 	}
 }
 
-// Ready returns nil if agents can use the relay. At least one resource must have a state that the API
-// server has confirmed within Options.MaxStaleness. Until Ready has first returned nil, no other
-// resource may still be waiting for its first state. A resource that fails, is silent or does not exist
-// does not make the relay unready; Absent and Health show it. Otherwise the error has the reason for
-// each resource. Ready does not block. The path /readyz of the server answers with it.
+// Ready returns nil if agents can use the relay. At least one resource must have a state, and the API
+// server must have sent something about it within Options.MaxStaleness. Until Ready has first returned
+// nil, no other resource may still be waiting for its first state. A resource that fails, is silent or
+// does not exist does not make the relay unready; Absent and Health show it. Otherwise the error has the
+// reason for each resource. Ready does not block. The path /readyz of the server answers with it.
 func (r *Relay) Ready() error {
 	var reasons []error
 	ready, begin := false, false

@@ -99,7 +99,7 @@ func first(a, b time.Time) time.Time {
 
 // review decides whether the session goes away or comes back. since is when its caches fell behind, or zero.
 // others is true if another session may take the buckets. changed reports whether the Lease of the session
-// must be written, and leaves whether the session goes away now.
+// must be written. leaves reports whether the session goes away now.
 func (l *lag) review(since time.Time, others bool, now time.Time) (changed, leaves bool) {
 	late := !l.known || !since.IsZero() && (l.late || now.Sub(since) >= lateAfter)
 	changed = late && !l.late

@@ -27,7 +27,7 @@ func Bytes(metric string) float64 {
 
 // Settled returns the bytes of the live heap and of the stacks after three garbage collections. The first
 // collection shrinks stacks and frees those of ended goroutines. Pools and finalizers keep objects until
-// the later ones.
+// the later collections.
 func Settled() (heap, stacks float64) {
 	for range 3 {
 		runtime.GC()

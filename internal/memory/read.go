@@ -39,7 +39,7 @@ type Snapshot struct {
 	only *content // nil for all
 }
 
-// At returns the last at that was passed to Apply and is not nil, or nil if there is none.
+// At returns the at of the last Apply that had one, or nil.
 func (v *Snapshot) At() any { return v.at }
 
 // In returns the snapshot of one source.

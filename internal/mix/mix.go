@@ -4,9 +4,9 @@
 // The memory that sharing saves depends on which parts of real objects are equal. So what differs
 // between the real Pods of one owner also differs here: the name, the UID, the version, the suffix
 // of the volume with the access to the API wherever it occurs, the node, the addresses, the
-// container IDs, all times, restarts, and the owner's UID and the addresses in the managed fields.
-// The parts that the author of a manifest writes are equal for all Pods of an application, and
-// different for each application.
+// container IDs, all times and restarts. In the managed fields, the owner's UID and the addresses
+// differ. The parts that the author of a manifest writes are equal for all Pods of an application,
+// and different for each application.
 //
 // Only third-party parts, such as the sidecar, are equal in all namespaces. The same seed makes
 // the same objects.

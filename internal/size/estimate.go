@@ -53,8 +53,9 @@ func (e *Estimate) Due(synced bool, now time.Duration) (weight float64, due bool
 	return weight, true
 }
 
-// Add adds an object of bytes bytes, with the weight from Due. stored is the current number of objects. added
-// is how many of the bytes the object does not share with others, or -1 if that is not known.
+// Add adds an object to the sample. bytes is its size, and weight comes from Due. stored is the current
+// number of objects. added is how many of the bytes the object does not share with others, or -1 if that is
+// not known.
 func (e *Estimate) Add(weight float64, stored, bytes, added int) {
 	e.mu.Lock()
 	defer e.mu.Unlock()

@@ -77,10 +77,10 @@ type Turn struct {
 	over  bool
 }
 
-// Progress records progress: the turn lasts for at least Idle from now on, unless it is released.
+// Progress records progress. Without further progress, the turn ends after Idle.
 func (t *Turn) Progress() { t.Allow(Idle) }
 
-// Allow records progress: the turn lasts for at least d from now on, unless it is released.
+// Allow records progress. Without further progress, the turn ends after d.
 func (t *Turn) Allow(d time.Duration) {
 	if t == nil {
 		return
