@@ -18,7 +18,7 @@ type thing struct {
 	Attention bool
 	Trouble   string          // why a person should look at the thing or its watchers, "" if there is no reason
 	Brief     string          // figures in the line of a thing that is well
-	Health    informer.Health // of the source: an informer's Health, or of another thing its errors
+	Health    informer.Health // an informer's Health, or only the errors of another thing's source
 	Page      time.Time       // the time of the page
 	View      any             // a controllerView, a setView, a memberView or an informerView
 	Watchers  []watcherView   // of an informer

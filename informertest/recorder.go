@@ -115,7 +115,7 @@ func (r *Recorder[T]) applyAgain(called informer.EventType, e informer.Event[T],
 	delete(r.view, placeOf(e))
 	err := r.apply(called, e)
 	if e.Type == informer.EventDeleted && e.Old != none && e.New == none {
-		return nil // of an object that was added in vain, and has changed since
+		return nil // the failed event added the object, which has changed since
 	}
 	return err
 }

@@ -19,7 +19,7 @@ type served struct {
 	inf   *informer.CustomCacheInformer[informer.AnyObject]
 	feed  *feed.Feed
 	gone  atomic.Bool           // the last answer of the API server was that it does not exist
-	ended atomic.Pointer[error] // with which Run of the informer has ended
+	ended atomic.Pointer[error] // the error of the informer's Run, if it has failed
 }
 
 // answered records the outcome of a request to the API server. If the resource does not exist any more,

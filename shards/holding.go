@@ -36,14 +36,14 @@ type holding struct {
 	bucket  int
 	phase   phase
 	since   time.Time       // the begin of the phase
-	calls   int             // that are under way
+	calls   int             // the number of calls under way
 	known   leases.Versions // what each worker knew when the phase became open, nil before
 	idle    chan struct{}   // closed when releasing and no call is under way
 	ctx     context.Context // of the calls: it ends with the session, or when a release cancels them
 	cancel  context.CancelCauseFunc
 
 	// The set's lock protects the rest.
-	lease  *coordinationv1.Lease // as it was last written; nil while taking
+	lease  *coordinationv1.Lease // its last written state; nil while taking
 	token  int32                 // the fencing token; does not change once the phase is open
 	before leases.Past           // what the last holder had seen
 }

@@ -57,7 +57,7 @@ type counts struct {
 // unserved counts the buckets whose holders lack a worker of this replica.
 type unserved struct {
 	buckets int
-	workers []string  // that one of the holders does not have, sorted
+	workers []string  // the names of the lacking workers, sorted
 	since   time.Time // zero if buckets is 0
 }
 

@@ -16,14 +16,14 @@ type view struct {
 	sessions map[string]*seenSession // by id
 	buckets  []seenBucket
 
-	ranges      *coordinationv1.Lease // that has the ranges of namespaces; nil if it is not there
+	ranges      *coordinationv1.Lease // the Lease with the ranges of namespaces; nil if there is none
 	rangesRetry time.Time             // no request for it before
 }
 
 type seenSession struct {
 	leases.Session
 	lease  *coordinationv1.Lease // nil if it is not there
-	at     time.Time             // when this state of it was first seen, or that it is not there
+	at     time.Time             // when this state of the Lease, or its absence, was first seen
 	retry  time.Time             // no request for it before
 	asking bool                  // a request for it is under way
 }
