@@ -27,7 +27,7 @@ import (
 func TestARestartOverClusters(t *testing.T) {
 	for _, when := range []string{"before Run", "while the store is read", "later"} {
 		inBubble(t, when, func(t *testing.T) {
-			w := overStore(t, informertest.NewDurable())
+			w := overStore(t, informertest.NewDurable(), nil)
 			all := []string{"same", "other", "unknown", "unnamed", "back", "away", "gone"}
 			for _, name := range all {
 				w.cluster(name, testkit.Object("x", "1"), testkit.Object("y", "1"))
@@ -131,7 +131,7 @@ func refuse(store *testkit.Durable, refused string) {
 // A delete that no watcher has handled comes again after the restart, with its cluster.
 func TestADeleteOutlivesItsProcess(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := overStore(t, informertest.NewDurable())
+		w := overStore(t, informertest.NewDurable(), testkit.Ignore)
 		w.cluster("east", testkit.Object("x", "1"))
 		w.engageAs("east", "1")
 		failing := informer.WatcherFuncs[configMap]{DeleteFunc: func(context.Context, event) error { return errors.New("failed") }}
@@ -154,7 +154,7 @@ func TestTheNextStartDeletesWhatTheStoreHasRefused(t *testing.T) {
 		inBubble(t, fmt.Sprint("leave ", leave), func(t *testing.T) {
 			store := informertest.NewDurable()
 			testkit.OneRun(t, informertest.NewSource(testkit.Object("x", "1")), store, options{})
-			w := overStore(t, store.Reopen())
+			w := overStore(t, store.Reopen(), testkit.Ignore)
 			refuse(w.store, "default/x")
 			w.engageAs("east", "1")
 			w.start(time.Minute)
@@ -189,7 +189,7 @@ func TestACrashWhileAClusterLeaves(t *testing.T) {
 				continue // the last bookmark may be from before the return
 			}
 			inBubble(t, fmt.Sprint(leave, " the write has happened ", effect), func(t *testing.T) {
-				w := overStore(t, informertest.NewDurable())
+				w := overStore(t, informertest.NewDurable(), testkit.Ignore)
 				for n := range 1500 { // more than a batch
 					w.cluster("east").Apply(testkit.Object(fmt.Sprint("x", n), "1"))
 				}

@@ -19,7 +19,7 @@ import (
 // stored returns a world over a store that knows these clusters, each with the UID 1.
 func stored(t *testing.T, names ...string) *world {
 	t.Helper()
-	w := overStore(t, informertest.NewDurable())
+	w := overStore(t, informertest.NewDurable(), nil)
 	for _, name := range names {
 		w.cluster(name, testkit.Object("x", "1"), testkit.Object("y", "1"))
 		w.engageAs(name, "1")
@@ -79,7 +79,7 @@ func TestARefusedBatchKeepsTheDoubt(t *testing.T) {
 // A name leaves with deletes, comes back, leaves silently, and the process crashes: the objects are those of the first leave.
 func TestACrashWhileANameLeavesTwice(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := overStore(t, informertest.NewDurable())
+		w := overStore(t, informertest.NewDurable(), testkit.Ignore)
 		for n := range 1500 { // more than a batch
 			w.cluster("east").Apply(testkit.Object(fmt.Sprint("x", n), "1"))
 		}

@@ -86,18 +86,18 @@ func newWorldWith(t *testing.T, opts options, clusters informer.ClusterOptions) 
 	return &world{Clusters: inf, t: t, sources: map[string]*source{}}
 }
 
-// overStore returns an informer over clusters and a store. Nothing asks for its errors.
-func overStore(t *testing.T, store *testkit.Durable) *world {
+// overStore returns an informer over clusters and a store.
+func overStore(t *testing.T, store *testkit.Durable, handler func(context.Context, error)) *world {
 	t.Helper()
-	w := newWorld(t, options{Durable: store, WatchList: informer.WatchListOff, ErrorHandler: testkit.Ignore})
+	w := newWorld(t, options{Durable: store, WatchList: informer.WatchListOff, ErrorHandler: handler})
 	w.store = store
 	return w
 }
 
-// next returns the next process, over the same clusters and the store as that process finds it.
+// next returns the next process, over the same clusters and the store as that process finds it. Nothing asks for its errors.
 func (w *world) next() *world {
 	w.t.Helper()
-	next := overStore(w.t, w.store.Reopen())
+	next := overStore(w.t, w.store.Reopen(), testkit.Ignore)
 	next.sources = w.sources
 	return next
 }
