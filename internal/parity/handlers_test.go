@@ -171,7 +171,7 @@ func TestSharedSyncing(t *testing.T) {
 				t.Errorf("the name of the handler's checker is %q", name)
 			}
 		},
-		"needs a list, which may be empty": func(t *testing.T, s shared) {
+		"comes with an empty list, too": func(t *testing.T, s shared) {
 			for _, faults := range []informertest.Faults{{}, lists} {
 				src := informertest.NewSource[configMap]()
 				src.SetFaults(faults)

@@ -136,13 +136,26 @@ func TestSharedHandlersThatAreRemoved(t *testing.T) {
 			other.expect(t)
 			h.expect(t, "add a@1 initial", "update a@1->a@2", "update a@2->a@3", "update a@3->a@4")
 		},
-		"lose what waits for them, and are no longer called once they are shut down": func(t *testing.T, s shared) {
+		"lose what waits for them": func(t *testing.T, s shared) {
+			src, g := one(), make(gate)
+			inf, h := s.new(src, 0), heard{hook: g.wait}
+			reg := handle(t, inf, &h)
+			runShared(t, inf)
+			change(t, src, "a=2")
+			synctest.Wait()
+			wantError(t, false, "remove", inf.RemoveEventHandler(reg))
+			synctest.Wait()
+			close(g)
+			h.expect(t, "add a@1 initial")
+		},
+		"are no longer called once they are shut down": func(t *testing.T, s shared) {
 			src, g := one(), make(gate)
 			inf, h := s.new(src, 0), heard{hook: g.wait}
 			reg := handle(t, inf, &h)
 			needShutDown(t, reg)
 			runShared(t, inf)
 			change(t, src, "a=2")
+			synctest.Wait()
 			done := make(chan error, 1)
 			go func() { done <- shutDown(inf, reg) }()
 			synctest.Wait()
