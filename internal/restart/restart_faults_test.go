@@ -146,7 +146,7 @@ func TestAfterABatchThatAStopHasCutOffNothingIsAppliedOrTold(t *testing.T) {
 }
 
 func TestWithoutABookmarkAContentIsNotJudgedByItsVersion(t *testing.T) {
-	for name, refused := range map[string]bool{"": false, "and another object is refused": true} {
+	for name, refused := range map[string]bool{"every write succeeds": false, "another object is refused": true} {
 		t.Run(name, func(t *testing.T) {
 			bothWays(t, func(t *testing.T, opts options, _ string) {
 				src, store := informertest.NewSource(objects("a", "b")...), informertest.NewDurable()

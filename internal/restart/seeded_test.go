@@ -55,7 +55,9 @@ func TestSomethingOfAnotherTypeInTheStoreIsReported(t *testing.T) {
 		src := informertest.NewSource(object("a", "1"))
 		inf, r := watched(t, src, options{Queue: queue, Store: store, ErrorHandler: errs.Handle})
 		r.Expect(t, "added default/a") // in the place of the secret a
-		for _, err := range errs.Take() {
+		reported := errs.Take()
+		equal(t, "reports", len(reported), 2)
+		for _, err := range reported {
 			errorSays(t, err, "Secret")
 		}
 		_, _, err := inf.Get(keyOf("s"))
@@ -105,6 +107,7 @@ func TestAnObjectIsFoundOnlyByTheValueItHas(t *testing.T) {
 		inf := running(t, src, options{Store: store, ErrorHandler: ignore, Indexers: indexers})
 		checkNames(t, "before", "a")(inf.ByIndex("value", "x"))
 		written := false
+		store.Mu.Lock()
 		store.After = func(op, _ string) error {
 			if op == "get" || written {
 				return nil
@@ -112,6 +115,7 @@ func TestAnObjectIsFoundOnlyByTheValueItHas(t *testing.T) {
 			written = true
 			return errDown // although the object was written
 		}
+		store.Mu.Unlock()
 		src.Apply(object("a", "y"))
 		synctest.Wait()
 		checkNames(t, "while the write is in doubt", "")(inf.ByIndex("value", "x"))
