@@ -29,7 +29,7 @@ var (
 
 const noVersion = "list failed: the list has no resourceVersion: the watch starts at some later state, and deletes in between are missed until the next list"
 
-func TestAWholeListReachesTheSinkOrIsAFailure(t *testing.T) {
+func TestEachKindOfListReachesTheSinkOrIsAFailure(t *testing.T) {
 	paged := aloneOptions()
 	paged.PageSize = 2
 	playAll(t, map[string]scene{

@@ -164,6 +164,14 @@ func TestAServerThatHasFailedIsProbed(t *testing.T) {
 			told: lines("watch failed: starting", "list failed: starting",
 				"list failed: *v1.ConfigMap is no list: object does not implement the List interfaces", wentBack("5", "4")),
 		},
+		"again, after a probe that fails in another way": {
+			opts:     aloneOptions(),
+			script:   []answer{lists("5"), fails(dialing(syscall.ECONNREFUSED)), fails(errBusy), lists("4"), lists("4")},
+			takes:    10 * time.Second,
+			asked:    lines("list as of 0", "watch from 5", "probe", "probe", "list the newest", "watch from 4"),
+			received: lines(`list [] at "5"`, `list [] at "4", went back`),
+			told:     lines("watch failed: "+dialing(syscall.ECONNREFUSED).Error(), "watch failed: "+errBusy.Error(), wentBack("5", "4")),
+		},
 		"twice, because a front may refuse to ask for one object, and yet let lists pass": {
 			opts:     aloneOptions(),
 			script:   []answer{lists("5"), fails(errInternal), fails(errForbidden), fails(errForbidden), lists("6")},
