@@ -188,26 +188,36 @@ func TestTheLargestMaxBacklogKeepsEveryEvent(t *testing.T) {
 
 func TestABacklogIsBoundedAndTheFirstStateDoesNotCount(t *testing.T) {
 	const objects = 600
-	for maxBacklog, limit := range map[int]int{0: 10_000, 300: 300} { // by default, it is 10,000
-		synctest.Test(t, func(t *testing.T) {
+	for name, test := range map[string]struct {
+		maxBacklog, limit int
+		late              bool // the watcher is added while the informer runs
+	}{
+		"by default": {0, 10_000, true}, "of a late watcher": {300, 300, true}, "of an early watcher": {300, 300, false},
+	} {
+		inBubble(t, name, func(t *testing.T) {
 			src := newFlood(objects)
 			inf := newInformer(t, src, options{})
-			informertest.Run(t, inf)
+			if test.late {
+				informertest.Run(t, inf)
+			}
 			gate := make(chan struct{})
-			slow, reg := follow(t, inf, maxBacklog, gate)
+			slow, reg := follow(t, inf, test.maxBacklog, gate)
+			if !test.late {
+				start(t, inf)
+			}
 			synctest.Wait() // the second call waits now
 			updateFirst := func(n int) { src.update(n*objects, n*objects+1) }
-			for n := range limit {
+			for n := range test.limit {
 				updateFirst(1 + n)
 			}
 			synctest.Wait()
-			if s := reg.Stats(); s.Pending != objects-1+limit || s.Merged != 0 {
-				t.Errorf("MaxBacklog %d, with a full backlog: %+v", maxBacklog, s)
+			if s := reg.Stats(); s.Pending != objects-1+test.limit || s.Merged != 0 {
+				t.Errorf("with a full backlog: %+v", s)
 			}
-			updateFirst(1 + limit)
+			updateFirst(1 + test.limit)
 			synctest.Wait()
 			if s := reg.Stats(); s.Merged == 0 || s.Pending > objects+300 {
-				t.Errorf("MaxBacklog %d, with one more event: %+v", maxBacklog, s)
+				t.Errorf("with one more event: %+v", s)
 			}
 			close(gate)
 			synctest.Wait()

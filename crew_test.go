@@ -198,32 +198,38 @@ func TestAnEventThatFailsIsRetried(t *testing.T) {
 	}
 }
 
-// The store has an older state than the first list.
-func TestWithACrewSyncedWaitsForTheFirstListToo(t *testing.T) {
-	for name, opts := range map[string]informer.WatcherOptions{"workers": {Workers: 2}, "retry": {Retry: always}} {
-		eachQueue(t, func(t *testing.T, queue informer.QueueKind) {
-			src := informertest.NewSource(object("a", "1"))
-			store := newPlainStore(src.Objects()...)
-			src.Apply(object("a", "2"))
-			inf := newInformer(t, src, options{Queue: queue, Store: store, ErrorHandler: quiet})
-			r := recorder{Hook: func(context.Context, event) error {
-				time.Sleep(time.Second)
-				if name == "retry" {
-					return errors.New("no luck")
-				}
-				return nil
-			}}
-			reg := addWatcher(t, inf, &r, opts)
-			start(t, inf)
-			<-reg.Synced()
-			if got := r.View()[keyOf("a")].Data["value"]; name == "workers" && got != "2" {
-				t.Errorf("synced with value %q, want 2", got)
-			}
-			if n := len(r.Events()); name == "retry" && n != 1 {
-				t.Errorf("synced after %d attempts at an object", n)
-			}
-		})
+// syncedOverAnOlderStore returns the values with which a watcher is called until it has synced. The store has the
+// value 1, and the first list the value 2. Each call returns err.
+func syncedOverAnOlderStore(t *testing.T, queue informer.QueueKind, opts informer.WatcherOptions, err error) (values []string) {
+	t.Helper()
+	src := informertest.NewSource(object("a", "1"))
+	store := newPlainStore(src.Objects()...)
+	src.Apply(object("a", "2"))
+	inf := newInformer(t, src, options{Queue: queue, Store: store, ErrorHandler: quiet})
+	r := recorder{Hook: func(context.Context, event) error { time.Sleep(time.Second); return err }}
+	reg := addWatcher(t, inf, &r, opts)
+	start(t, inf)
+	<-reg.Synced()
+	for _, e := range r.Events() {
+		values = append(values, e.New.Data["value"])
 	}
+	return values
+}
+
+func TestWithWorkersSyncedWaitsForTheFirstListToo(t *testing.T) {
+	eachQueue(t, func(t *testing.T, queue informer.QueueKind) {
+		if told := syncedOverAnOlderStore(t, queue, informer.WatcherOptions{Workers: 2}, nil); !slices.Contains(told, "2") {
+			t.Errorf("synced when told %q", told)
+		}
+	})
+}
+
+func TestSyncedComesThoughTheFirstAttemptFailsAndSomethingNewerWaits(t *testing.T) {
+	eachQueue(t, func(t *testing.T, queue informer.QueueKind) {
+		if told := syncedOverAnOlderStore(t, queue, informer.WatcherOptions{Retry: always}, errors.New("no luck")); len(told) != 1 {
+			t.Errorf("synced after attempts at %q", told)
+		}
+	})
 }
 
 func TestSyncedComesAfterOneAttemptAtEverything(t *testing.T) {

@@ -236,8 +236,10 @@ func TestAWaitForSyncThatLastsSaysForWhatAndWhyInOneLine(t *testing.T) {
 			return inf, func() { start(t, inf) }
 		}},
 		"an informer that is refused": {"informer Pod", []string{"the first list"}, isForbidden, func(t *testing.T) (waiter, func()) {
+			g := newGroup(t)
 			inf, heal := refused(t, "")
-			go func() { noError(t, inf.Run(t.Context())) }()
+			add(t, g, inf)
+			startGroup(t, g)
 			return inf, heal
 		}},
 		"an informer with a watcher that hangs": {"informer ConfigMap", []string{`watcher "w" (called for default/a)`}, "", func(t *testing.T) (waiter, func()) {

@@ -18,31 +18,8 @@ import (
 
 	"github.com/customcacheinformer/informer"
 	"github.com/customcacheinformer/informer/informertest"
+	"github.com/customcacheinformer/informer/internal/testkit"
 )
-
-// noError fails the test if err is not nil.
-func noError(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Error(err)
-	}
-}
-
-// fails fails the test unless err is want, or wraps it.
-func fails(t *testing.T, err, want error) {
-	t.Helper()
-	if !errors.Is(err, want) {
-		t.Errorf("%v, want %v", err, want)
-	}
-}
-
-// says fails the test unless err is an error with that text in it.
-func says(t *testing.T, err error, text string) {
-	t.Helper()
-	if err == nil || !strings.Contains(err.Error(), text) {
-		t.Errorf("%v, want %q", err, text)
-	}
-}
 
 // must returns v. It is for what a test prepares, and for what cannot fail.
 func must[T any](v T, err error) T {
@@ -114,7 +91,7 @@ func newGroup(t *testing.T) *informer.Group {
 func add(t *testing.T, g *informer.Group, members ...informer.Member) {
 	t.Helper()
 	for _, m := range members {
-		noError(t, g.Add(m))
+		testkit.Must(t, g.Add(m))
 	}
 }
 
@@ -143,7 +120,7 @@ type waiter interface{ WaitForSync(context.Context) error }
 
 func mustSync(t *testing.T, m waiter) {
 	t.Helper()
-	noError(t, m.WaitForSync(within(t, hour)))
+	testkit.Must(t, m.WaitForSync(within(t, hour)))
 }
 
 // mustBeLate fails the test unless err is the *SyncError of a WaitForSync that was

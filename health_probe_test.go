@@ -5,7 +5,6 @@ import (
 	"errors"
 	"net/http"
 	"net/http/httptest"
-	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -128,7 +127,7 @@ func TestAProbeAnswersWhatTheCheckSays(t *testing.T) {
 		t.Helper()
 		answer := httptest.NewRecorder()
 		handler.ServeHTTP(answer, httptest.NewRequest(http.MethodGet, "/readyz", nil))
-		if typ := answer.Header().Get("Content-Type"); answer.Code != wantCode || !strings.Contains(answer.Body.String(), wantBody) || typ != "text/plain; charset=utf-8" {
+		if typ := answer.Header().Get("Content-Type"); answer.Code != wantCode || answer.Body.String() != wantBody || typ != "text/plain; charset=utf-8" {
 			t.Errorf("%d %q of type %q, want %d %q", answer.Code, answer.Body, typ, wantCode, wantBody)
 		}
 	}
@@ -136,5 +135,5 @@ func TestAProbeAnswersWhatTheCheckSays(t *testing.T) {
 	probe(handler, http.StatusServiceUnavailable, "informer Pod: has not synced\n")
 	reason = nil
 	probe(handler, http.StatusOK, "ok\n")
-	probe(informer.ProbeHandler(nil), http.StatusServiceUnavailable, "no check")
+	probe(informer.ProbeHandler(nil), http.StatusServiceUnavailable, "informer: ProbeHandler was given no check\n")
 }

@@ -207,7 +207,10 @@ func TestBetweenTheStoreAndTheLogNothingIsMissedOrRepeated(t *testing.T) {
 		if queue == informer.QueueRealFIFO {
 			want = b.ResourceVersion
 		}
-		v := must(inf.Snapshot())
+		v, err := inf.Snapshot()
+		if err != nil {
+			t.Fatal(err)
+		}
 		if _, exists, err := v.Get(keyOf("b")); !exists || err != nil || v.Version() != want {
 			t.Errorf("a snapshot at version %q, want %q, with the new object: %t, %v", v.Version(), want, exists, err)
 		}

@@ -56,6 +56,29 @@ func theLog(lines ktesting.Log) (all []string) {
 	return all
 }
 
+func TestTheLogOfManyObjectsThatFailIsShort(t *testing.T) {
+	for name, opts := range map[string]options{"transform": {Transform: needsOwner}, "index": {Indexers: byOwner}} {
+		inBubble(t, name, func(t *testing.T) {
+			src := informertest.NewSource(many(2000)...)
+			opts.ErrorHandler = informer.Report
+			_, lines := startLogged(t, newInformer(t, src, opts))
+			for n := range 60 {
+				busy := object("o0", "")
+				busy.Labels = map[string]string{"n": fmt.Sprint(n)}
+				src.Apply(busy)
+				if n%5 == 4 {
+					src.Expire()
+				}
+				sleepBubble(time.Minute)
+			}
+			got := theLog(lines())
+			if last := got[len(got)-1]; len(got) > 12 || !strings.HasSuffix(last, "no owner (1000 objects fail)") {
+				t.Errorf("the log has %d lines, and ends with %q", len(got), last)
+			}
+		})
+	}
+}
+
 func TestAnObjectIsReportedWhenItBeginsToFail(t *testing.T) {
 	for name, opts := range map[string]options{"transform": {Transform: needsOwner}, "index": {Indexers: byOwner}} {
 		t.Run(name, func(t *testing.T) {

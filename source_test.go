@@ -378,6 +378,8 @@ func TestTheObjectsOfAFakeClientHaveNoVersions(t *testing.T) {
 	})
 }
 
+// While the store is behind, a DeltaFIFO takes the changes of one object together. If many changes wait, it gets entries
+// of up to 256 changes, which it must not mix up.
 func TestChangesThatWaitReachWatchersInOrder(t *testing.T) {
 	const count = 700
 	eachQueue(t, func(t *testing.T, queue informer.QueueKind) {
