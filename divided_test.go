@@ -84,7 +84,7 @@ func (d *divided) expectApplied(t *testing.T, want ...string) {
 	t.Helper()
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	equal(t, "applied", want, d.applied)
+	equal(t, "applied", d.applied, want)
 	d.applied = nil
 }
 
@@ -149,20 +149,20 @@ func TestObjectsThatLeaveThePartAreNotTold(t *testing.T) {
 			t.Helper()
 			time.Sleep(time.Second)
 			synctest.Wait()
-			equal(t, step+": the store has", wantCached, cached(inf))
-			equal(t, step+": told are", wantTold, told(&events))
-			equal(t, step+": foreign", foreign, inf.Health().Foreign)
+			equal(t, step+": the store has", cached(inf), wantCached)
+			equal(t, step+": told are", told(&events), wantTold)
+			equal(t, step+": foreign", inf.Health().Foreign, foreign)
 		}
 		check("the first part", "abc", "+a +b +c", 3)
 		d.expectApplied(t, "abc")
 		src.Apply(object("f", "2"))
 		src.Apply(object("a", "2"))
 		check("a change of each", "abc", "*a", 4)
-		equal(t, "version", src.ResourceVersion(), inf.Health().ResourceVersion)
+		equal(t, "version", inf.Health().ResourceVersion, src.ResourceVersion())
 		src.Apply(object("e", "2"))
 		src.Apply(object("f", "3"))
 		check("a change of others", "abc", "", 6)
-		equal(t, "version after changes of other objects", src.ResourceVersion(), inf.Health().ResourceVersion)
+		equal(t, "version after changes of other objects", inf.Health().ResourceVersion, src.ResourceVersion())
 		d.turn("cde")
 		check("another part", "cde", "+d +e", 9)
 		d.expectApplied(t, "cde")
@@ -324,7 +324,7 @@ func playTurns(t *testing.T, random *rand.Rand, opts options) {
 			want += name
 		}
 	}
-	equal(t, "the store has", want, cached(inf))
+	equal(t, "the store has", cached(inf), want)
 	mu.Lock()
 	defer mu.Unlock()
 	for n, doubtful := range doubts {
@@ -359,7 +359,7 @@ func TestADividedSourceNeedsLittle(t *testing.T) {
 		inf := newInformer(t, whole{src: informertest.NewSource(letters("ab")...)}, options{})
 		start(t, inf)
 		time.Sleep(time.Second)
-		equal(t, "the store has", "ab", cached(inf))
+		equal(t, "the store has", cached(inf), "ab")
 	})
 }
 

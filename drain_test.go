@@ -78,7 +78,7 @@ func TestWhatIsLeftAtTheStopIsCounted(t *testing.T) {
 				r, _, j, stop := waitingFor(t, queue, drain, informer.WatcherOptions{Workers: workers})
 				begun := time.Now()
 				stop()
-				equal(t, "stopping took", drain, time.Since(begun))
+				equal(t, "stopping took", time.Since(begun), drain)
 				handled := int(r.handled.Load())
 				if calls, most := len(r.Events()), handled+max(1, workers); calls > most {
 					t.Errorf("%s, %d workers: called again after the calls under way were interrupted: %d times, at most %d", name, workers, calls, most)
@@ -111,10 +111,10 @@ func TestTheCtxOfCallsIsAliveWhileDraining(t *testing.T) {
 		}
 		reg.Remove()
 		<-reg.Stopped()
-		equal(t, "calls of which Remove ended the ctx", 1, ended)
+		equal(t, "calls of which Remove ended the ctx", ended, 1)
 		begun := time.Now()
 		stop()
-		equal(t, "draining, with its only watcher removed", 0, time.Since(begun))
+		equal(t, "draining, with its only watcher removed", time.Since(begun), 0)
 	})
 }
 
@@ -138,9 +138,9 @@ func TestWhatWaitsForARetryIsTriedOnceMoreWhileDraining(t *testing.T) {
 		if took := time.Since(begun); took != 0 || calls["heals"] != 2 || calls["stays broken"] != 2 {
 			t.Errorf("after %v the calls were %v", took, calls)
 		}
-		equal(t, "in the end", informer.WatcherStats{Name: "WatcherFunc-1", Synced: true, Delivered: 1, Retried: 2, Pending: 1}, reg.Stats())
+		equal(t, "in the end", reg.Stats(), informer.WatcherStats{Name: "WatcherFunc-1", Synced: true, Delivered: 1, Retried: 2, Pending: 1})
 		expect(t, &j, &j.undelivered, informer.BacklogInfo{Informer: "ConfigMap", Watcher: "WatcherFunc-1", Events: 1})
-		equal(t, "errors, one for each and one for giving up", 3, len(errs.Take()))
+		equal(t, "errors, one for each and one for giving up", len(errs.Take()), 3)
 	})
 }
 
@@ -153,7 +153,7 @@ func TestDrainingIsOverAsSoonAsNothingWaits(t *testing.T) {
 		sleepBubble(time.Minute)
 		begun := time.Now()
 		stop()
-		equal(t, "draining", 0, time.Since(begun))
+		equal(t, "draining", time.Since(begun), 0)
 	})
 }
 
@@ -266,10 +266,10 @@ func TestABlockedWatcherIsSeenInItsStatsAlsoAfterTheStop(t *testing.T) {
 			sleepBubble(time.Minute)
 			src.Apply(object("c", "1"))
 			sleepBubble(time.Minute)
-			equal(t, "while it is blocked", informer.WatcherStats{Name: "blocked", Pending: 3, OldestWaiting: 2 * time.Minute}, reg.Stats())
+			equal(t, "while it is blocked", reg.Stats(), informer.WatcherStats{Name: "blocked", Pending: 3, OldestWaiting: 2 * time.Minute})
 			stop()
 			time.Sleep(time.Minute)
-			equal(t, "after the stop", informer.WatcherStats{Name: "blocked", Pending: 3}, inf.Health().Watchers[0].WatcherStats)
+			equal(t, "after the stop", inf.Health().Watchers[0].WatcherStats, informer.WatcherStats{Name: "blocked", Pending: 3})
 		}
 	})
 }
@@ -290,7 +290,7 @@ func TestTheLargestDrainTimeoutLeavesTimeForRetries(t *testing.T) {
 		stop := start(t, inf)
 		synctest.Wait()
 		stop()
-		equal(t, "calls", 5, calls)
+		equal(t, "calls", calls, 5)
 		expect(t, &j, &j.undelivered)
 	})
 }

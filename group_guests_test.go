@@ -58,7 +58,7 @@ func TestAGroupShowsInformersThatOthersRun(t *testing.T) {
 			t.Errorf("it shows %v", h)
 		}
 		noError(t, errors.Join(group.Ready(), group.Live()))
-		equal(t, "events of the informer without an Observer of its own", 2, applied.Load())
+		equal(t, "events of the informer without an Observer of its own", applied.Load(), 2)
 		src.Fail("watch", errors.New("no"), 2) // a stream, which a list replaces, and a watch
 		src.Expire()
 		opened(t, src)

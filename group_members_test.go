@@ -62,10 +62,10 @@ func TestAMemberWhoseRunFailsStopsNobodyAndIsReportedOnce(t *testing.T) {
 		for _, err := range errs.Take() {
 			reported = append(reported, err.Error())
 		}
-		equal(t, "reported", []string{
+		equal(t, "reported", sorted(reported), []string{
 			"informer: Group: Run of early: it returned before its ctx had ended",
 			"informer: Group: Run of elsewhere: informer elsewhere: informer has already been run",
-		}, sorted(reported))
+		})
 		if err := stop(); !errors.Is(err, informer.ErrAlreadyRun) || !strings.Contains(err.Error(), "Run of early") {
 			t.Errorf("Run: %v", err)
 		}

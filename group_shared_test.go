@@ -151,7 +151,7 @@ func TestATypeThatDoesNotNameItsKindNeedsAScope(t *testing.T) {
 	needsScope[*metav1.PartialObjectMetadata](t, &g, "*v1.PartialObjectMetadata")
 	needsScope[*unstructured.Unstructured](t, &g, "*unstructured.Unstructured")
 	needsScope[informer.AnyObject](t, &g, "informer.AnyObject")
-	equal(t, "members, one for each scope", 6, len(g.Health()))
+	equal(t, "members, one for each scope", len(g.Health()), 6)
 }
 
 func needsScope[T informer.Object](t *testing.T, g *informer.Group, name string) {

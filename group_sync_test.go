@@ -298,7 +298,7 @@ func TestAWaitForSyncThatLastsSaysForWhatAndWhyInOneLine(t *testing.T) {
 				check := func(when string, want ...string) {
 					t.Helper()
 					synctest.Wait()
-					equal(t, "the log "+when, want, log())
+					equal(t, "the log "+when, log(), want)
 				}
 				w, heal := test.begin(t)
 				wait := func(d time.Duration) <-chan error {

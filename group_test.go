@@ -29,8 +29,8 @@ func must[T any](v T, err error) T {
 	return v
 }
 
-// equal fails the test unless got is want.
-func equal[T any](t *testing.T, what string, want, got T) {
+// equal fails the test unless got is want. Unlike testkit.Equal, it needs equal types and shows only what differs.
+func equal[T any](t *testing.T, what string, got, want T) {
 	t.Helper()
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("%s (-want +got):\n%s", what, diff)
@@ -131,7 +131,7 @@ func mustBeLate(t *testing.T, err error, late ...string) informer.SyncError {
 	if !errors.As(err, &e) {
 		t.Fatalf("WaitForSync: %v, want a *SyncError", err)
 	}
-	equal(t, "late", late, e.Late)
+	equal(t, "late", e.Late, late)
 	if text := err.Error(); !strings.HasPrefix(text, "informer Group: ") || strings.Contains(text, "\n") {
 		t.Errorf("the error reads %q", text)
 	}
@@ -359,7 +359,7 @@ func TestHealthOfAGroupIsByNameAndCountsGuestsOfOneName(t *testing.T) {
 		for name, h := range g.Health() {
 			got[name] = h.(informer.Health).Name
 		}
-		equal(t, "members", want, got)
+		equal(t, "members", got, want)
 	}
 	check(map[string]string{"Pod": "Pod", "Pod#2": "Pod#2", "Node": "Node", "Pod#3": "Pod", "Pod#4": "Pod"})
 	noError(t, g.Remove(pods))

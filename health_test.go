@@ -39,7 +39,7 @@ func TestHealthShowsHowFarAnInformerHasCome(t *testing.T) {
 				t.Errorf("%s: %v", when, got.Memory)
 			}
 			got.Memory = informer.MemoryHealth{}
-			equal(t, when, want, got)
+			equal(t, when, got, want)
 		}
 		check("before Run", informer.Health{})
 		stop := start(t, inf)
@@ -250,11 +250,11 @@ func TestHealthHasFiguresOfEachWatcherByName(t *testing.T) {
 			Calls:        []string{"default/c"},
 		}}
 		for range 10 { // the order could be right by chance
-			equal(t, "watchers", want, inf.Health().Watchers)
+			equal(t, "watchers", inf.Health().Watchers, want)
 		}
 		close(hold)
 		slow.Remove()
-		equal(t, "once it is removed", []informer.WatcherHealth{picky}, inf.Health().Watchers)
+		equal(t, "once it is removed", inf.Health().Watchers, []informer.WatcherHealth{picky})
 	})
 }
 
@@ -382,7 +382,7 @@ func TestHealthAsJSON(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			text := must(json.Marshal(test.health))
-			equal(t, name, decoded(t, test.want), decoded(t, string(text)))
+			equal(t, name, decoded(t, string(text)), decoded(t, test.want))
 		})
 	}
 	inf := newInformer(t, informertest.NewSource[configMap](), options{})

@@ -144,7 +144,7 @@ func loggedLine(call *ast.CallExpr) (line logLine, err error) {
 func TestTheDocumentationListsEveryLineThatIsLogged(t *testing.T) {
 	logged := loggedLines(t)
 	for file, lines := range logged {
-		equal(t, "the lines in "+file+" and the code", documentedLines(t, file), lines)
+		equal(t, "the lines in "+file+" and the code", lines, documentedLines(t, file))
 	}
 	if root, enqueue := logged["doc.go"], logged[filepath.Join("enqueue", "doc.go")]; len(root) < 11 || len(enqueue) < 3 {
 		t.Errorf("found %v", logged)
@@ -174,7 +174,7 @@ func TestEachChangeOfStateIsOneLine(t *testing.T) {
 		delete(want, otherNamespaces)
 		delete(want, otherClusters)
 		want[logLine{"ERROR", "Informer reports an error"}] = 6 // source, store, two objects, event, and the end of the retries of that event
-		equal(t, "logged as often", want, got)
+		equal(t, "logged as often", got, want)
 		if fromClientGo == 0 {
 			t.Error("nothing of client-go was captured")
 		}
@@ -206,7 +206,7 @@ func TestAChangedSetOfClustersIsOneLineForEach(t *testing.T) {
 		_, err := inf.Disengage("east", informer.LeaveSilently)
 		noError(t, err)
 		synctest.Wait()
-		equal(t, "logged", []any{"added", "east", "removed", "", "added", "", "removed", "east"}, said(lines(), otherClusters))
+		equal(t, "logged", said(lines(), otherClusters), []any{"added", "east", "removed", "", "added", "", "removed", "east"})
 	})
 }
 
@@ -223,7 +223,7 @@ func TestAChangedSetOfNamespacesIsOneLine(t *testing.T) {
 			noError(t, inf.SetNamespaces(set))
 			synctest.Wait()
 		}
-		equal(t, "logged", []any{"added", "n0 n1 n2 n3 n4 n5 n6 n7 n8 n9 and 2 more", "removed", "old"}, said(lines(), otherNamespaces))
+		equal(t, "logged", said(lines(), otherNamespaces), []any{"added", "n0 n1 n2 n3 n4 n5 n6 n7 n8 n9 and 2 more", "removed", "old"})
 	})
 }
 

@@ -282,7 +282,7 @@ func TestAnObserverSeesAWatcherFallBehindAndCatchUp(t *testing.T) {
 		}
 		close(hold)
 		sleepBubble(time.Minute)
-		equal(t, "lagging when it has caught up", false, reg.Stats().Lagging)
+		equal(t, "lagging when it has caught up", reg.Stats().Lagging, false)
 		expect(t, &j, &j.merged)
 		expect(t, &j, &j.lagging, informer.BacklogInfo{Informer: "i", Watcher: "w"})
 	})
@@ -414,7 +414,7 @@ func TestTeeTellsAllInTheirOrder(t *testing.T) {
 		info := reflect.New(hook.Type().In(0)).Elem()
 		info.Field(0).SetString("pods") // the name of the informer or controller
 		hook.Call([]reflect.Value{info})
-		equal(t, "told", []string{"first is told " + name + " of pods", "second is told " + name + " of pods"}, told)
+		equal(t, "told", told, []string{"first is told " + name + " of pods", "second is told " + name + " of pods"})
 	})
 }
 

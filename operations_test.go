@@ -53,7 +53,7 @@ func TestOperationsSayWhatToDoAboutEachLineOfTheLog(t *testing.T) {
 
 func TestOperationsExplainEachStateOfThePage(t *testing.T) {
 	explained := matches(`(?m)^\| \*\*([^*]+)\*\*[ !]*\| `, readText(t, operations, "When something is wrong"))
-	equal(t, "states in the code and in "+operations, pageStates(t), explained)
+	equal(t, "states in the code and in "+operations, explained, pageStates(t))
 }
 
 // pageStates returns the states of informers, watchers, controllers and sets, sorted: the constants
@@ -73,7 +73,7 @@ func pageStates(t *testing.T) (states []string) {
 			}
 		}
 	}
-	equal(t, "functions", functions, sorted(found))
+	equal(t, "functions", sorted(found), functions)
 	return sorted(states)
 }
 
@@ -92,7 +92,7 @@ func returned(f *ast.FuncDecl) (constants []string) {
 func TestOperationsHaveASectionForEachAlert(t *testing.T) {
 	alerts := matches(`(?m)^ *- alert: *(\S+)$`, readText(t, "metrics/prometheus/alerts.yaml", ""))
 	sections := matches(`(?m)^### (.+)$`, readText(t, operations, "Alerts"))
-	if equal(t, "alerts in alerts.yaml and in "+operations, alerts, sections); len(alerts) == 0 {
+	if equal(t, "alerts in alerts.yaml and in "+operations, sections, alerts); len(alerts) == 0 {
 		t.Error("found no alerts")
 	}
 }
@@ -107,7 +107,7 @@ func TestOperationsHaveEachMetricOnce(t *testing.T) {
 		return !strings.HasPrefix(name, "informer_") && !strings.HasPrefix(name, "workqueue_")
 	})
 	table, _, _ := strings.Cut(readText(t, operations, "Metrics"), "\n| client-go |")
-	if equal(t, "metrics in metrics/prometheus/README.md and in "+operations, want, names(table)); len(want) == 0 {
+	if equal(t, "metrics in metrics/prometheus/README.md and in "+operations, names(table), want); len(want) == 0 {
 		t.Error("found no metrics")
 	}
 }
