@@ -34,7 +34,7 @@ func TestASilentStreamIsReplacedByLists(t *testing.T) {
 		p := startAlone(t, streaming(), "", watches(w), lists("5", versioned("a", "1")), fails(errExpired), lists("7"))
 		p.expect(lines("stream"), nil, nil)
 		p.after(9*time.Second, nil, nil, nil)
-		w.send(modified("y", "10")) // nor does it begin the wait anew
+		w.send(modified("y", "10")) // nor does it lengthen the wait
 		p.after(5*time.Second,
 			lines("list as of 0", "watch from 5", "list as of 5", "watch from 7"),
 			lines(`list [a] at "5"`, `list [] at "7"`), nil)
