@@ -34,11 +34,11 @@ type fleet struct {
 
 func newFleet(t *testing.T, clusters ...string) *fleet {
 	pods, err := informer.NewOverClusters(informer.Options[*corev1.Pod]{ErrorHandler: testkit.Ignore}, informer.ClusterOptions{})
-	noError(t, err)
+	testkit.Must(t, err)
 	f := &fleet{t: t, pods: pods, sources: map[string]*informertest.Source[*corev1.Pod]{}}
 	for _, name := range clusters {
 		f.sources[name] = informertest.NewSource[*corev1.Pod]()
-		noError(t, pods.Engage(name, informer.ClusterSource{Source: f.sources[name]}))
+		testkit.Must(t, pods.Engage(name, informer.ClusterSource{Source: f.sources[name]}))
 	}
 	return f
 }
@@ -51,7 +51,7 @@ func (f *fleet) run(reconcile func(context.Context, enqueue.Key) (time.Duration,
 	}
 	opts.Name, opts.ErrorHandler = "fleet", testkit.Ignore
 	c, err := enqueue.NewController(reconcile, opts, sources...)
-	noError(f.t, err)
+	testkit.Must(f.t, err)
 	runGroup(f.t, &informer.Group{}, f.pods, c)
 	synctest.Wait()
 	return c
@@ -101,10 +101,10 @@ func TestKeysHaveClusters(t *testing.T) {
 		close(elected) // the keys of all objects, with equal names in two clusters
 		f.called("east|/node-of-a", "east|ns/a", "east|ns/owner", "west|/node-of-a", "west|ns/a")
 		_, err := f.sources["west"].Delete(key{Namespace: "ns", Name: "a"})
-		noError(t, err)
+		testkit.Must(t, err)
 		f.called("west|/node-of-a", "west|ns/a")
 		_, err = f.pods.Disengage("east", informer.LeaveDeleted)
-		noError(t, err)
+		testkit.Must(t, err)
 		f.called("east|/node-of-a", "east|ns/a", "east|ns/owner")
 	})
 }
@@ -129,11 +129,11 @@ func TestAKeyOfAClusterThatIsNotEngaged(t *testing.T) {
 		if h := c.Health(); h.GaveUp != 0 || h.Failing != 1 {
 			t.Errorf("while another informer does not read the cluster: %+v", h)
 		}
-		noError(t, others.pods.Engage("east", informer.ClusterSource{Source: f.sources["east"]}))
+		testkit.Must(t, others.pods.Engage("east", informer.ClusterSource{Source: f.sources["east"]}))
 		time.Sleep(time.Minute)
 		f.called("east|ns/a")
 		_, err := f.pods.Disengage("east", informer.LeaveDeleted)
-		noError(t, err)
+		testkit.Must(t, err)
 		time.Sleep(time.Hour)
 		f.called("east|ns/a")
 		if h := c.Health(); h.Failed != 1 || h.GaveUp != 0 || h.Failing != 0 {
@@ -178,7 +178,7 @@ func TestSourcesThatDoNotFitTheInformer(t *testing.T) {
 		try("the informer is nil", enqueue.Options{}, enqueue.InClusters(enqueue.For[*corev1.Pod](nil)))
 		try("keys is nil", enqueue.Options{}, enqueue.WatchesIn[*corev1.Pod, enqueue.Key](many, nil))
 		set, err := shards.New(fake.NewClientset().CoordinationV1().Leases("default"), shards.Options{Name: "set", Identity: "replica", ByNamespace: true})
-		noError(t, err)
+		testkit.Must(t, err)
 		try("divides by namespace, which keys of type enqueue.Key do not allow", enqueue.Options{Shards: set}, enqueue.InClusters(enqueue.For(many)))
 		for _, s := range []enqueue.Source[key]{enqueue.For(many), enqueue.Watches(many, keys)} {
 			if _, err := enqueue.NewController(nothing, enqueue.Options{Name: "x"}, s); err == nil || !strings.Contains(err.Error(), "use InClusters or WatchesIn") {

@@ -33,14 +33,14 @@ func nothing(context.Context, key) (time.Duration, error) { return 0, nil }
 func newPods(t *testing.T, name string, source *informertest.Source[*corev1.Pod]) *podInformer {
 	t.Helper()
 	pods, err := informer.NewFrom(source, informer.Options[*corev1.Pod]{Name: name, ErrorHandler: testkit.Ignore})
-	noError(t, err)
+	testkit.Must(t, err)
 	return pods
 }
 
 func newController(t *testing.T, reconcile func(context.Context, key) (time.Duration, error), opts enqueue.Options, sources ...enqueue.Source[key]) *enqueue.Controller[key] {
 	t.Helper()
 	c, err := enqueue.NewController(reconcile, opts, sources...)
-	noError(t, err)
+	testkit.Must(t, err)
 	return c
 }
 
@@ -48,7 +48,7 @@ func newController(t *testing.T, reconcile func(context.Context, key) (time.Dura
 func runGroup(t *testing.T, group *informer.Group, members ...informer.Member) (stop func()) {
 	t.Helper()
 	for _, m := range members {
-		noError(t, group.Add(m))
+		testkit.Must(t, group.Add(m))
 	}
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
 	done := make(chan error, 1)
@@ -61,19 +61,6 @@ func runGroup(t *testing.T, group *informer.Group, members ...informer.Member) (
 	})
 	t.Cleanup(stop)
 	return stop
-}
-
-// inBubble runs a subtest in a bubble of its own.
-func inBubble(t *testing.T, name string, test func(t *testing.T)) {
-	t.Helper()
-	t.Run(name, func(t *testing.T) { synctest.Test(t, test) })
-}
-
-func noError(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
 }
 
 func TestNewControllerChecksItsArguments(t *testing.T) {
@@ -127,7 +114,7 @@ func TestAControllerStartsWhenItsInformersHaveSynced(t *testing.T) {
 		a, b := newPods(t, "a", informertest.NewSource(pod("p"))), newPods(t, "b", missing)
 		// A watcher of another part of the program blocks until the end.
 		_, err := a.AddWatcher(informer.WatcherFunc[*corev1.Pod](func(ctx context.Context, _ informer.Event[*corev1.Pod]) error { <-ctx.Done(); return nil }), informer.WatcherOptions{})
-		noError(t, err)
+		testkit.Must(t, err)
 		quick := newController(t, nothing, enqueue.Options{Name: "quick"}, enqueue.For(a))
 		waits := newController(t, nothing, enqueue.Options{Name: "waits"}, enqueue.For(a), enqueue.For(b))
 		runGroup(t, &informer.Group{}, quick, waits, a, b)
@@ -192,7 +179,7 @@ func TestAKeyThatWasGivenUpBeginsAgainAtItsNextEvent(t *testing.T) {
 
 func TestALongWaitIsLogged(t *testing.T) {
 	for name, elected := range map[string]bool{"informer pods": false, "the election": true} {
-		inBubble(t, name, func(t *testing.T) {
+		testkit.InBubble(t, name, func(t *testing.T) {
 			var opts enqueue.Options
 			election := make(chan struct{})
 			if elected {
@@ -251,9 +238,9 @@ func TestWithoutAnErrorHandlerALossOnStandbyIsLogged(t *testing.T) {
 		for _, name := range []string{"a", "b"} {
 			time.Sleep(time.Second)
 			_, err := source.Delete(key{Namespace: "ns", Name: name})
-			noError(t, err)
+			testkit.Must(t, err)
 		}
-		noError(t, <-done)
+		testkit.Must(t, <-done)
 		if n := strings.Count(log(), enqueue.ErrStandbyDeletesDropped.Error()); n != 1 || !strings.Contains(log(), "website") {
 			t.Errorf("the log has %d lines about the loss, want 1 that names the controller: %s", n, log())
 		}

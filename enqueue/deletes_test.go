@@ -64,7 +64,7 @@ func (p *program) start() {
 	p.t.Helper()
 	var err error
 	p.pods, err = informer.NewFrom(p.source, informer.Options[*corev1.Pod]{Durable: p.durable})
-	noError(p.t, err)
+	testkit.Must(p.t, err)
 	sources := []enqueue.Source[key]{enqueue.For(p.pods)}
 	if p.sources != nil {
 		sources = p.sources(p.pods)
@@ -82,13 +82,13 @@ func (p *program) start() {
 		p.mu.Unlock()
 		return reconcile(ctx, key.Name, n)
 	}, opts, sources...)
-	noError(p.t, err)
+	testkit.Must(p.t, err)
 	p.group = &informer.Group{}
-	noError(p.t, errors.Join(p.group.Add(p.controller), p.group.Add(p.pods)))
+	testkit.Must(p.t, errors.Join(p.group.Add(p.controller), p.group.Add(p.pods)))
 	ctx, cancel := context.WithCancel(p.t.Context())
 	done := make(chan error, 1)
 	go func() { done <- p.run(ctx, p.group) }()
-	p.stop = sync.OnceFunc(func() { cancel(); noError(p.t, <-done) })
+	p.stop = sync.OnceFunc(func() { cancel(); testkit.Must(p.t, <-done) })
 	p.t.Cleanup(p.stop)
 	p.rest()
 }
@@ -110,7 +110,7 @@ func (p *program) rest() {
 func (p *program) delete(name string) {
 	p.t.Helper()
 	_, err := p.source.Delete(key{Namespace: "ns", Name: name})
-	noError(p.t, err)
+	testkit.Must(p.t, err)
 	p.rest()
 }
 
@@ -119,7 +119,7 @@ func (p *program) tombstones(want int) {
 	p.t.Helper()
 	p.rest()
 	stored, err := p.durable.Tombstones(p.t.Context())
-	noError(p.t, err)
+	testkit.Must(p.t, err)
 	if len(stored) != want {
 		p.t.Errorf("%d tombstones, want %d", len(stored), want)
 	}
@@ -160,7 +160,7 @@ func TestWhichCallsHandleADelete(t *testing.T) {
 			return 0, nil
 		}, enqueue.Options{}, 0},
 	} {
-		inBubble(t, name, func(t *testing.T) {
+		testkit.InBubble(t, name, func(t *testing.T) {
 			p := newProgram(t, pod("a"))
 			p.opts = test.opts
 			p.opts.Name = "website"
@@ -190,7 +190,7 @@ func TestACallThatBeganBeforeTheDeleteDoesNotHandleIt(t *testing.T) {
 		})
 		p.start()
 		_, err := p.source.Create(pod("a"))
-		noError(p.t, err)
+		testkit.Must(p.t, err)
 		p.rest()
 		p.delete("a") // while the call for the add is under way
 		returns <- nil
@@ -216,7 +216,7 @@ func TestADeleteThatComesAgainDuringItsCallIsHandled(t *testing.T) {
 			return 0, nil
 		})
 		p.delete("a")
-		noError(p.t, p.source.Restore(backup))
+		testkit.Must(p.t, p.source.Restore(backup))
 		p.source.Compact() // the version of the informer is that of the undone delete
 		p.source.Expire()  // so that the informer lists
 		p.rest()
@@ -269,18 +269,18 @@ func TestAPlainWatcherAndEveryControllerMustHandleADelete(t *testing.T) {
 		blocked, other := make(chan struct{}), errors.New("no luck")
 		second, err := enqueue.NewController(func(context.Context, key) (time.Duration, error) { return 0, other },
 			enqueue.Options{Name: "second", ErrorHandler: testkit.Ignore}, enqueue.For(p.pods))
-		noError(p.t, err)
-		noError(p.t, p.group.Add(second))
+		testkit.Must(p.t, err)
+		testkit.Must(p.t, p.group.Add(second))
 		_, err = p.pods.AddWatcher(informer.WatcherFuncs[*corev1.Pod]{DeleteFunc: func(context.Context, informer.Event[*corev1.Pod]) error {
 			<-blocked
 			return nil
 		}}, informer.WatcherOptions{})
-		noError(p.t, err)
+		testkit.Must(p.t, err)
 		p.delete("a")
 		p.tombstones(1)
 		close(blocked)
 		p.tombstones(1)
-		noError(p.t, p.group.Remove(second)) // releases its deletes
+		testkit.Must(p.t, p.group.Remove(second)) // releases its deletes
 		p.tombstones(0)
 	})
 }
@@ -291,10 +291,10 @@ func TestAControllerThatWasRemovedKeepsNothing(t *testing.T) {
 		p.use(fail)
 		p.start()
 		p.delete("a")
-		noError(p.t, p.group.Remove(p.controller))
+		testkit.Must(p.t, p.group.Remove(p.controller))
 		p.controller.Removed()                                                                       // a second time
 		_, err := p.pods.AddWatcher(informer.WatcherFuncs[*corev1.Pod]{}, informer.WatcherOptions{}) // without a watcher nothing is forgotten
-		noError(p.t, err)
+		testkit.Must(p.t, err)
 		time.Sleep(time.Minute)
 		p.tombstones(0)
 		if !p.controller.Health().Stopped {
@@ -314,7 +314,7 @@ func TestWithoutADurableNoDeleteIsRemembered(t *testing.T) {
 		r.add("a")
 		synctest.Wait()
 		_, err := r.source.Delete(key{Namespace: "ns", Name: "a"})
-		noError(t, err)
+		testkit.Must(t, err)
 		time.Sleep(time.Second)
 		if h := r.Health(); h.Failing != 1 || h.Deletes != 0 {
 			t.Errorf("%d keys fail and %d deletes are kept, want 1 and 0", h.Failing, h.Deletes)

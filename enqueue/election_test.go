@@ -20,6 +20,7 @@ import (
 	"github.com/customcacheinformer/informer"
 	"github.com/customcacheinformer/informer/enqueue"
 	"github.com/customcacheinformer/informer/informertest"
+	"github.com/customcacheinformer/informer/internal/testkit"
 )
 
 // cluster is what two replicas of one program share.
@@ -61,7 +62,7 @@ func (c *cluster) join(p *program, name string) (ended chan error) {
 // docs/operator.md shows.
 func TestTheNextLeaderReconcilesEverything(t *testing.T) {
 	for _, lost := range []bool{false, true} {
-		inBubble(t, fmt.Sprint("the lease is lost ", lost), func(t *testing.T) {
+		testkit.InBubble(t, fmt.Sprint("the lease is lost ", lost), func(t *testing.T) {
 			c := newCluster(t)
 			first := newProgram(t, pod("a"), pod("b"), pod("c"), pod("d"))
 			second := newProgram(t)
@@ -89,7 +90,7 @@ func TestTheNextLeaderReconcilesEverything(t *testing.T) {
 				t.Errorf("the first replica has ended with %v", err)
 			}
 			_, err := first.source.Delete(key{Namespace: "ns", Name: "b"}) // while no replica is the leader
-			noError(first.t, err)
+			testkit.Must(first.t, err)
 			first.source.Apply(pod("e"))
 			synctest.Wait()
 			if lost { // otherwise the second may be the leader already
@@ -140,7 +141,7 @@ func TestADeleteWithoutATombstoneReleasesNoOther(t *testing.T) {
 		children := informertest.NewSource(pod("a"))
 		s.sources = func(pods *podInformer) []enqueue.Source[key] {
 			inMemory, err := informer.NewFrom(children, informer.Options[*corev1.Pod]{Name: "children"})
-			noError(s.t, err)
+			testkit.Must(s.t, err)
 			ctx, cancel := context.WithCancel(t.Context())
 			t.Cleanup(cancel)
 			go func() { _ = inMemory.Run(ctx) }()
@@ -149,7 +150,7 @@ func TestADeleteWithoutATombstoneReleasesNoOther(t *testing.T) {
 		s.start()
 		s.delete("a")
 		_, err := children.Delete(key{Namespace: "ns", Name: "a"})
-		noError(s.t, err)
+		testkit.Must(s.t, err)
 		s.tombstones(1)
 		s.elect()
 		s.rest()

@@ -19,6 +19,7 @@ import (
 	"github.com/customcacheinformer/informer"
 	"github.com/customcacheinformer/informer/enqueue"
 	"github.com/customcacheinformer/informer/informertest"
+	"github.com/customcacheinformer/informer/internal/testkit"
 )
 
 // result is a result of a call.
@@ -84,7 +85,7 @@ func TestTheResultOfACallDecidesAboutTheNext(t *testing.T) {
 			calls:   "k@0 k@0 k@0.01 k@0.03 k@0.06 k@0.09 k@0.095 k@0.125 k@0.155 k@1.155 k@1.159 k@60", errors: []string{"k: no"},
 		},
 	} {
-		inBubble(t, name, func(t *testing.T) {
+		testkit.InBubble(t, name, func(t *testing.T) {
 			r := start(t, test.opts, returning(test.results...))
 			r.add("k")
 			time.Sleep(time.Minute)

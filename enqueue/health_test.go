@@ -15,6 +15,7 @@ import (
 	"github.com/customcacheinformer/informer"
 	"github.com/customcacheinformer/informer/enqueue"
 	"github.com/customcacheinformer/informer/informertest"
+	"github.com/customcacheinformer/informer/internal/testkit"
 )
 
 func TestWhatHealthSaysOfAController(t *testing.T) {
@@ -152,7 +153,7 @@ func TestTheTextOfAKeyMayAskForHealth(t *testing.T) {
 			<-ctx.Done()
 			return 0, ctx.Err()
 		}, enqueue.Options{Name: "website"}, enqueue.Watches(pods, func(context.Context, *corev1.Pod) ([]*curious, error) { return []*curious{called}, nil }))
-		noError(t, err)
+		testkit.Must(t, err)
 		succeeded := -1
 		called.health = func() {
 			called.health = func() {}

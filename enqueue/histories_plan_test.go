@@ -17,6 +17,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/customcacheinformer/informer"
+	"github.com/customcacheinformer/informer/internal/testkit"
 )
 
 // planOf returns the operations of a history, one a line, with times in milliseconds. No operation depends on
@@ -94,7 +95,7 @@ func (h *history) do(line string) {
 	}
 	number := func(name string) (n int) {
 		_, err := fmt.Sscan(cmp.Or(with[name], "0"), &n)
-		noError(h.t, err)
+		testkit.Must(h.t, err)
 		return n
 	}
 	pass := func(name string) { time.Sleep(time.Duration(number(name)) * time.Millisecond) }
@@ -110,7 +111,7 @@ func (h *history) do(line string) {
 		h.ledger = h.ledger.reopen(number("lose"), false)
 		h.ledger.crashAt = number("crash")
 		_, err := fmt.Sscanf(head, "life %d", &h.ledger.life)
-		noError(h.t, err)
+		testkit.Must(h.t, err)
 		h.start(with["overdue"], time.Duration(number("wins"))*time.Millisecond)
 	case "stop", "crash":
 		pass("after")
@@ -134,7 +135,7 @@ func (h *history) do(line string) {
 		if c := h.controllers[rest]; c != nil {
 			delete(h.controllers, rest)
 			h.ledger.release(rest)
-			noError(h.t, h.group.Remove(c))
+			testkit.Must(h.t, h.group.Remove(c))
 		}
 	case "lose":
 		h.lose()
@@ -174,17 +175,17 @@ func (h *history) change(what, name string, of, label int, dying bool) {
 				after.DeletionTimestamp = &metav1.Time{Time: time.Now()}
 			}
 			_, err := h.source.Update(after)
-			noError(h.t, err)
+			testkit.Must(h.t, err)
 			return
 		}
 		_, err := h.source.Delete(key)
-		noError(h.t, err)
+		testkit.Must(h.t, err)
 		if what == "delete" {
 			return
 		}
 	}
 	_, err := h.source.Create(created)
-	noError(h.t, err)
+	testkit.Must(h.t, err)
 }
 
 // report prints a history that has failed. Its operations are still the same when planOf has changed.
@@ -200,7 +201,7 @@ func (h *history) report(seed uint64) {
 // not matter, and neither do further histories.
 func readHistory(t *testing.T, file string) (seed uint64, plan []string) {
 	text, err := os.ReadFile(file)
-	noError(t, err)
+	testkit.Must(t, err)
 	for line := range strings.Lines(string(text)) {
 		switch line = strings.TrimSpace(line); {
 		case strings.HasPrefix(line, "life ") && seed > 0:
@@ -220,7 +221,7 @@ func readHistory(t *testing.T, file string) (seed uint64, plan []string) {
 func TestAHistoryIsReadFromTheOutputOfATest(t *testing.T) {
 	file, plan := filepath.Join(t.TempDir(), "history"), planOf(7)
 	text := "=== RUN   7\n    a_test.go:1: it fails\n    seed 7\n    " + strings.Join(plan, "\n    ") + "\n--- FAIL: 7\n    seed 8\n    life 1, step 0: start\n"
-	noError(t, os.WriteFile(file, []byte(text), 0o600))
+	testkit.Must(t, os.WriteFile(file, []byte(text), 0o600))
 	if seed, got := readHistory(t, file); seed != 7 || !slices.Equal(got, plan) {
 		t.Errorf("what was read is the history of seed %d:\n%s\nwant:\n%s", seed, strings.Join(got, "\n"), strings.Join(plan, "\n"))
 	}

@@ -80,7 +80,7 @@ func TestInNoHistoryIsADeleteLost(t *testing.T) {
 	}
 	var played, deletes, exempt, kept, dying, losses, atOnce int
 	for seed := first; seed < first+uint64(n); seed++ {
-		inBubble(t, fmt.Sprint(seed), func(t *testing.T) {
+		testkit.InBubble(t, fmt.Sprint(seed), func(t *testing.T) {
 			h := newHistory(t, seed)
 			defer h.report(seed)
 			h.play(plan(seed))
@@ -123,7 +123,7 @@ func (h *history) start(overdue string, wins time.Duration) {
 	h.started = time.Now()
 	l := h.ledger
 	h.pods, err = informer.NewFrom(h.source, informer.Options[*corev1.Pod]{Durable: l, WatchList: h.mode, ErrorHandler: testkit.Ignore})
-	noError(h.t, err)
+	testkit.Must(h.t, err)
 	h.group = &informer.Group{ErrorHandler: testkit.Ignore}
 	h.controllers = map[string]*enqueue.Controller[key]{}
 	won, lost := make(chan struct{}), make(chan struct{})
@@ -140,13 +140,13 @@ func (h *history) start(overdue string, wins time.Duration) {
 			opts.Elected, opts.Lost = won, lost
 		}
 		controller, err := enqueue.NewController(h.reconcile(c.name), opts, h.sources(c.name, c.sources)...)
-		noError(h.t, err)
-		noError(h.t, h.group.Add(controller))
+		testkit.Must(h.t, err)
+		testkit.Must(h.t, h.group.Add(controller))
 		h.controllers[c.name] = controller
 	}
 	h.watch("slow", informer.WatcherOptions{})
 	h.watch("workers", informer.WatcherOptions{Workers: 2, Retry: informer.Backoff(100*time.Millisecond, 20*time.Second, 0)})
-	noError(h.t, h.group.Add(h.pods))
+	testkit.Must(h.t, h.group.Add(h.pods))
 	ctx, cancel := context.WithCancel(h.t.Context())
 	done := make(chan error, 1)
 	go func() { done <- h.group.Run(ctx) }()
@@ -268,7 +268,7 @@ func (h *history) watch(name string, opts informer.WatcherOptions) {
 		}
 		return nil
 	}), opts)
-	noError(h.t, err)
+	testkit.Must(h.t, err)
 }
 
 // checkKept checks that the store keeps no tombstone that nobody needs. That is known if everything

@@ -18,6 +18,7 @@ import (
 	"github.com/customcacheinformer/informer/debug"
 	"github.com/customcacheinformer/informer/enqueue"
 	"github.com/customcacheinformer/informer/informertest"
+	"github.com/customcacheinformer/informer/internal/testkit"
 )
 
 // waitsFor checks why a controller is not ready, and for whom it waits.
@@ -37,7 +38,7 @@ func TestHealthSaysForWhatAControllerWaits(t *testing.T) {
 		pods, maps, nodes := newPods(t, "pods", source), newPods(t, "maps", informertest.NewSource[*corev1.Pod]()), newPods(t, "nodes", informertest.NewSource[*corev1.Pod]())
 		other, told := newPods(t, "other", informertest.NewSource(pod("a"))), make(chan struct{})
 		_, err := other.AddWatcher(informer.WatcherFunc[*corev1.Pod](func(context.Context, informer.Event[*corev1.Pod]) error { <-told; return nil }), informer.WatcherOptions{})
-		noError(t, err)
+		testkit.Must(t, err)
 		c := newController(t, nothing, enqueue.Options{Name: "website", Reads: []informer.Member{other, nodes}},
 			enqueue.For(pods), enqueue.For(pods), enqueue.For(maps))
 		var group informer.Group
@@ -62,7 +63,7 @@ func TestHealthSaysForWhatAControllerWaits(t *testing.T) {
 		if err := group.Ready(); !strings.Contains(fmt.Sprint(err), want) {
 			t.Errorf("the group is not ready because of %v, want also %q", err, want)
 		}
-		noError(t, errors.Join(group.Add(maps), group.Add(nodes)))
+		testkit.Must(t, errors.Join(group.Add(maps), group.Add(nodes)))
 		waitsFor(t, c, "controller website: has not synced: it waits for informer pods", "informer pods")
 		shows(false, "informer pods")
 		source.Heal()
@@ -112,9 +113,9 @@ func TestHealthNamesTheMembersForWhichAControllerWaits(t *testing.T) {
 		runGroup(t, &group, pods, own, c)
 		const not = "controller website: has not synced: "
 		waitsFor(t, c, not+"Options.Reads[1] (first) has not started: add it to the group, or call its Run", "informer pods", "Run of Options.Reads[1] (first)")
-		noError(t, group.Add(first))
+		testkit.Must(t, group.Add(first))
 		waitsFor(t, c, not+"it waits for informer pods and Options.Reads[1] (first)", "informer pods", "Options.Reads[1] (first)")
-		noError(t, group.Remove(first))
+		testkit.Must(t, group.Remove(first))
 		waitsFor(t, c, not+"controller first: informer has stopped", "informer pods", "Options.Reads[1] (first)")
 	})
 }

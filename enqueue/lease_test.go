@@ -95,7 +95,7 @@ func TestNoCallBeginsWithoutTheLease(t *testing.T) {
 			l.end(l.lose)
 		}},
 	} {
-		inBubble(t, name, func(t *testing.T) {
+		testkit.InBubble(t, name, func(t *testing.T) {
 			l := startLeader(t, enqueue.Options{DrainTimeout: 4 * time.Second, Workers: 2}, test.wired)
 			time.Sleep(10*time.Second + time.Second/2)
 			test.end(l)
@@ -220,7 +220,7 @@ func TestLiveSeesWorkersThatHang(t *testing.T) {
 		{2, 0, 2, 0}, // nothing waits for them
 		{4, 0, 3, 0}, // one worker is free
 	} {
-		inBubble(t, fmt.Sprintf("%+v", test), func(t *testing.T) {
+		testkit.InBubble(t, fmt.Sprintf("%+v", test), func(t *testing.T) {
 			r := start(t, enqueue.Options{Workers: test.workers, HangTimeout: test.limit}, hangs)
 			r.add([]string{"a", "b", "c"}[:test.pods]...)
 			synctest.Wait()
@@ -268,7 +268,7 @@ func TestWatchersDoNotDrainWithoutTheLease(t *testing.T) {
 	for _, lost := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
 			pods, err := informer.NewFrom(informertest.NewSource(pod("a")), informer.Options[*corev1.Pod]{DrainTimeout: time.Hour})
-			noError(t, err)
+			testkit.Must(t, err)
 			_, err = pods.AddWatcher(informer.WatcherFunc[*corev1.Pod](func(ctx context.Context, _ informer.Event[*corev1.Pod]) error {
 				select {
 				case <-ctx.Done():
@@ -277,7 +277,7 @@ func TestWatchersDoNotDrainWithoutTheLease(t *testing.T) {
 				return nil
 			}), informer.WatcherOptions{})
 			var group informer.Group
-			noError(t, errors.Join(err, group.Add(pods)))
+			testkit.Must(t, errors.Join(err, group.Add(pods)))
 			ctx, end := context.WithCancelCause(t.Context())
 			done := make(chan error, 1)
 			go func() { done <- group.Run(ctx) }()
@@ -314,7 +314,7 @@ func TestAKeyOfTheWrongScopeIsReportedOnce(t *testing.T) {
 		"no object":                  {nil, false, false, 0, ""}, // each scope is as good as the other
 		"the right scope":            {[]*corev1.Pod{pod("owner", clusterScoped)}, true, false, 0, ""},
 	} {
-		inBubble(t, name, func(t *testing.T) {
+		testkit.InBubble(t, name, func(t *testing.T) {
 			owners := newPods(t, "owners", informertest.NewSource(test.owners...))
 			source := informertest.NewSource(pod("child", child))
 			children := newPods(t, "children", source)
@@ -370,7 +370,7 @@ func TestADeleteOfASecondForIsNeverOfTheWrongScope(t *testing.T) {
 
 func TestTheScopeOfAnInformerOverNamespacesIsKnown(t *testing.T) {
 	pods, err := informer.NewInNamespaces(fake.NewClientset().CoreV1().Pods, []string{"ns", "other"}, informer.Options[*corev1.Pod]{})
-	noError(t, err)
+	testkit.Must(t, err)
 	_, err = enqueue.NewController(nothing, enqueue.Options{Name: "website"},
 		enqueue.Owns(pods, enqueue.Owners{Kind: schema.GroupKind{Kind: "Node"}, ClusterScoped: true}), enqueue.For(pods))
 	if err == nil || !strings.Contains(err.Error(), "source 1: Owns: no object of For can have such a key") {

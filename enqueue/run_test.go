@@ -21,6 +21,7 @@ import (
 	"github.com/customcacheinformer/informer"
 	"github.com/customcacheinformer/informer/enqueue"
 	"github.com/customcacheinformer/informer/informertest"
+	"github.com/customcacheinformer/informer/internal/testkit"
 )
 
 func pod(name string, change ...func(*corev1.Pod)) *corev1.Pod {
@@ -80,7 +81,7 @@ func prepare(t *testing.T, opts enqueue.Options, reconcile func(ctx context.Cont
 		r.mu.Unlock()
 		return reconcile(ctx, key)
 	}, opts, enqueue.Watches(r.pods, func(ctx context.Context, pod *corev1.Pod) ([]string, error) { return r.keys(ctx, pod) }))
-	noError(t, err)
+	testkit.Must(t, err)
 	return r
 }
 

@@ -105,7 +105,7 @@ func TestAKeyToWhichSeveralSourcesLeadIsReconciledOnceAfterTheElection(t *testin
 
 func TestAStandbyThatIsElectedEarlyReconcilesEachObjectOnce(t *testing.T) {
 	for _, when := range []string{"before Run", "before the sync"} {
-		inBubble(t, when, func(t *testing.T) {
+		testkit.InBubble(t, when, func(t *testing.T) {
 			s := newStandby(t, pod("a"), pod("b"))
 			s.source.SetFaults(informertest.Faults{HoldLists: true, RejectWatchList: true})
 			if when == "before Run" {
@@ -159,7 +159,7 @@ func TestAStandbyDropsTheOldestDeletesBeyondItsBound(t *testing.T) {
 
 func TestAKeyOfAStandbyIsAsOldAsItsLastDelete(t *testing.T) {
 	for _, times := range []int{1, 3000} {
-		inBubble(t, fmt.Sprint("deleted again ", times), func(t *testing.T) {
+		testkit.InBubble(t, fmt.Sprint("deleted again ", times), func(t *testing.T) {
 			s := newStandby(t, pod("a"), pod("b"), pod("c"))
 			s.opts.StandbyDeletes = 2
 			s.start()
@@ -167,7 +167,7 @@ func TestAKeyOfAStandbyIsAsOldAsItsLastDelete(t *testing.T) {
 			for range times {
 				s.source.Apply(pod("b"))
 				_, err := s.source.Delete(key{Namespace: "ns", Name: "b"})
-				noError(s.t, err)
+				testkit.Must(s.t, err)
 				synctest.Wait()
 			}
 			s.delete("a")
@@ -194,7 +194,7 @@ func TestAWatchesThatFailsAfterTheElectionHoldsUpNoOtherObject(t *testing.T) {
 		"a panic":                    func() error { panic("oh") },
 		"an error that is permanent": func() error { return informer.ErrPermanent }, // no further attempt follows
 	} {
-		inBubble(t, name, func(t *testing.T) {
+		testkit.InBubble(t, name, func(t *testing.T) {
 			s := newStandby(t, pod("a"), pod("b"), pod("c"))
 			var broken atomic.Bool
 			broken.Store(true)
@@ -249,7 +249,7 @@ func TestAnObjectThatIsDeletedWhileItsReplayFailsIsNotTriedAgain(t *testing.T) {
 // replay.
 func TestWhatHappensDuringTheReplayIsReconciled(t *testing.T) {
 	for _, workers := range []int{1, 4} {
-		inBubble(t, fmt.Sprint(workers, " workers"), func(t *testing.T) {
+		testkit.InBubble(t, fmt.Sprint(workers, " workers"), func(t *testing.T) {
 			s := newStandby(t, pod("a"), pod("b"), pod("c"))
 			var slow atomic.Bool
 			resume := make(chan struct{})
@@ -289,10 +289,10 @@ func TestWhatHappensDuringTheReplayIsReconciled(t *testing.T) {
 func TestAStandbyThatEndsMakesNoCall(t *testing.T) {
 	for name, end := range map[string]func(s standby){
 		"its ctx ends":  func(s standby) { s.stop() },
-		"it is removed": func(s standby) { noError(s.t, s.group.Remove(s.controller)) },
+		"it is removed": func(s standby) { testkit.Must(s.t, s.group.Remove(s.controller)) },
 	} {
 		for _, replaying := range []bool{false, true} {
-			inBubble(t, fmt.Sprint(name, ", during the replay ", replaying), func(t *testing.T) {
+			testkit.InBubble(t, fmt.Sprint(name, ", during the replay ", replaying), func(t *testing.T) {
 				s := newStandby(t, pod("a"), pod("b"))
 				s.opts.DrainTimeout = time.Minute // which is no time to begin
 				var block atomic.Bool

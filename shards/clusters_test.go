@@ -20,6 +20,7 @@ import (
 	"github.com/customcacheinformer/informer"
 	"github.com/customcacheinformer/informer/enqueue"
 	"github.com/customcacheinformer/informer/informertest"
+	"github.com/customcacheinformer/informer/internal/testkit"
 	"github.com/customcacheinformer/informer/shards"
 )
 
@@ -82,18 +83,18 @@ func (f *fleet) start(name string) *member {
 	m := &member{name: name, links: map[string]*link{}, leases: &link{LeaseInterface: f.leases.CoordinationV1().Leases("default"), world: world}}
 	var err error
 	m.set, err = shards.New(m.leases, shards.Options{Name: "test", Identity: name, Buckets: 8, ErrorHandler: quiet})
-	noError(f.t, err)
+	testkit.Must(f.t, err)
 	m.objects, err = informer.NewOverClusters(informer.Options[*corev1.ConfigMap]{ErrorHandler: quiet}, informer.ClusterOptions{})
-	noError(f.t, err)
+	testkit.Must(f.t, err)
 	for cluster, source := range f.clusters {
 		m.links[cluster] = &link{objects: source, world: world}
-		noError(f.t, m.objects.Engage(cluster, informer.ClusterSource{Source: configMaps{m.links[cluster]}}))
+		testkit.Must(f.t, m.objects.Engage(cluster, informer.ClusterSource{Source: configMaps{m.links[cluster]}}))
 	}
 	c, err := enqueue.NewController(func(ctx context.Context, key enqueue.Key) (time.Duration, error) {
 		return 0, f.reconcile(ctx, m, key)
 	}, enqueue.Options{Name: "objects", Workers: 4, Shards: m.set, ErrorHandler: quiet}, enqueue.InClusters(enqueue.For(m.objects.CustomCacheInformer)))
 	var group informer.Group
-	noError(f.t, errors.Join(err, group.Add(m.objects), group.Add(c), group.Add(m.set)))
+	testkit.Must(f.t, errors.Join(err, group.Add(m.objects), group.Add(c), group.Add(m.set)))
 	m.stop = running(f.t, &group)
 	return m
 }
@@ -162,7 +163,7 @@ func (f *fleet) settled(after time.Duration, clusters ...string) (share map[stri
 func (f *fleet) delete(cluster string, n int) {
 	f.t.Helper()
 	_, err := f.clusters[cluster].Delete(types.NamespacedName{Namespace: "default", Name: name(n)})
-	noError(f.t, err)
+	testkit.Must(f.t, err)
 }
 
 // gone fails the test unless the delete is reconciled.
@@ -248,7 +249,7 @@ func TestAClusterThatIsOutOfReachHoldsUpNoBucketForLong(t *testing.T) {
 // meanwhile is not waited for.
 func TestATakeoverWaitsForACluster(t *testing.T) {
 	for _, leaves := range []bool{false, true} {
-		inBubble(t, fmt.Sprint("leaves=", leaves), func(t *testing.T) {
+		testkit.InBubble(t, fmt.Sprint("leaves=", leaves), func(t *testing.T) {
 			f := newFleet(t, "east", "west")
 			f.write("1")
 			for n := range 100 { // the versions of the others do not matter
@@ -270,7 +271,7 @@ func TestATakeoverWaitsForACluster(t *testing.T) {
 				return
 			}
 			_, err := b.objects.Disengage("east", informer.LeaveDeleted)
-			noError(t, err)
+			testkit.Must(t, err)
 			f.settled(time.Second, "west")
 			if h := b.set.Health(); h.Owned != 8 || h.CatchingUp != 0 {
 				t.Errorf("a second after the cluster has left, buckets wait: %+v", h)

@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/customcacheinformer/informer/internal/testkit"
 	"github.com/customcacheinformer/informer/shards"
 )
 
@@ -39,7 +40,7 @@ func (w *world) deleteMany() {
 	w.t.Helper()
 	for n := range many {
 		_, err := w.objects.Delete(long(n))
-		noError(w.t, err)
+		testkit.Must(w.t, err)
 	}
 }
 

@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	clienttesting "k8s.io/client-go/testing"
 
+	"github.com/customcacheinformer/informer/internal/testkit"
 	"github.com/customcacheinformer/informer/shards"
 )
 
@@ -65,7 +66,7 @@ func TestAllReplicasMustDivideTheSameWay(t *testing.T) {
 		`divides by "namespace", Options.ByNamespace is false`: func(o *shards.Options, r *replica) { o.ByNamespace, r.world.divided = false, false },
 		`has "16" buckets, Options.Buckets is 32`:              func(o *shards.Options, _ *replica) { o.Buckets = 32 },
 	} {
-		inBubble(t, want, func(t *testing.T) {
+		testkit.InBubble(t, want, func(t *testing.T) {
 			w := newDividedWorld(t, 10)
 			a := w.start("a")
 			w.settled(time.Second)

@@ -15,6 +15,7 @@ import (
 	"github.com/customcacheinformer/informer"
 	"github.com/customcacheinformer/informer/enqueue"
 	"github.com/customcacheinformer/informer/internal/sharding"
+	"github.com/customcacheinformer/informer/internal/testkit"
 	"github.com/customcacheinformer/informer/shards"
 )
 
@@ -43,7 +44,7 @@ func calls(d time.Duration, deaf bool) func(*shards.Options, *replica) {
 
 func TestABucketMovesWhenItsCallsHaveReturned(t *testing.T) {
 	for _, deaf := range []bool{false, true} {
-		inBubble(t, fmt.Sprintf("calls ignore their ctx: %v", deaf), func(t *testing.T) {
+		testkit.InBubble(t, fmt.Sprintf("calls ignore their ctx: %v", deaf), func(t *testing.T) {
 			const long = time.Minute // longer than DrainTimeout, and than a session without renewals
 			w := newWorld(t, 64)
 			a := w.start("a", calls(long, deaf), func(_ *shards.Options, r *replica) {
@@ -209,7 +210,7 @@ func TestABucketMovesWithItsDeletes(t *testing.T) {
 		time.Sleep(10 * time.Second)
 		busy := w.during(a)
 		_, err := w.objects.Delete(types.NamespacedName{Namespace: "default", Name: busy})
-		noError(t, err)
+		testkit.Must(t, err)
 		time.Sleep(time.Second)
 		b := w.start("b")
 		for b.owned() < 8 {

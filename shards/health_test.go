@@ -20,6 +20,7 @@ import (
 
 	"github.com/customcacheinformer/informer"
 	"github.com/customcacheinformer/informer/informertest"
+	"github.com/customcacheinformer/informer/internal/testkit"
 	"github.com/customcacheinformer/informer/shards"
 )
 
@@ -75,9 +76,9 @@ func running(t *testing.T, g *informer.Group) (stop func()) {
 func TestASetInAGroupOfItsOwnHasTheGroupReadyWhenItHasJoined(t *testing.T) {
 	inWorld(t, 1, func(t *testing.T, w *world) {
 		a := newAlone(t, w.objects, w.api)
-		noError(t, a.join("objects"))
+		testkit.Must(t, a.join("objects"))
 		var readers, apart informer.Group
-		noError(t, errors.Join(readers.Add(a.controller), apart.Add(a.set)))
+		testkit.Must(t, errors.Join(readers.Add(a.controller), apart.Add(a.set)))
 		running(t, &apart)
 		time.Sleep(time.Minute)
 		if err := apart.Ready(); err == nil || err.Error() != "set test: has not joined" {
@@ -95,9 +96,9 @@ func TestASetInAGroupOfItsOwnHasTheGroupReadyWhenItHasJoined(t *testing.T) {
 func TestAControllerSaysThatNobodyRunsItsSet(t *testing.T) {
 	inWorld(t, 1, func(t *testing.T, w *world) {
 		a := newAlone(t, w.objects, w.api)
-		noError(t, a.join("objects"))
+		testkit.Must(t, a.join("objects"))
 		var group informer.Group
-		noError(t, group.Add(a.controller))
+		testkit.Must(t, group.Add(a.controller))
 		running(t, &group)
 		time.Sleep(time.Minute)
 		const want = "controller objects: has not synced: set test has not started: add it to the group, or call its Run"
@@ -110,7 +111,7 @@ func TestAControllerSaysThatNobodyRunsItsSet(t *testing.T) {
 		if err := a.controller.WaitForSync(short); !errors.As(err, &late) || !slices.Contains(late.Late, "Run of set test") {
 			t.Errorf("WaitForSync returned %v", err)
 		}
-		noError(t, group.Add(a.set))
+		testkit.Must(t, group.Add(a.set))
 		time.Sleep(time.Minute)
 		if err := group.Ready(); err != nil {
 			t.Errorf("when the set runs, Ready returned %v", err)
@@ -122,7 +123,7 @@ func TestAControllerSaysThatNobodyRunsItsSet(t *testing.T) {
 func TestLeasesWithoutVersionsAreRefused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := newAlone(t, informertest.NewSource[*corev1.ConfigMap](), fake.NewClientset().CoordinationV1().Leases("default"))
-		noError(t, a.join("worker"))
+		testkit.Must(t, a.join("worker"))
 		stop := a.run()
 		time.Sleep(time.Second)
 		stop()

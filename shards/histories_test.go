@@ -16,6 +16,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/customcacheinformer/informer/internal/testkit"
 	"github.com/customcacheinformer/informer/shards"
 )
 
@@ -113,7 +114,7 @@ func (h *history) excuse() {
 // reaches the versions that it had: no informer could notice the restore later.
 func (h *history) goBack() {
 	now, err := strconv.Atoi(h.objects.ResourceVersion())
-	noError(h.t, err)
+	testkit.Must(h.t, err)
 	h.restore(fmt.Sprint(now - h.random.IntN(min(now-1000, 100)+1)))
 	h.say("the server of the objects is restored")
 	time.Sleep(time.Minute)
@@ -332,7 +333,7 @@ func (h *history) shown() {
 
 func TestRandomHistories(t *testing.T) {
 	for seed := range *histories {
-		inBubble(t, fmt.Sprint(seed), func(t *testing.T) {
+		testkit.InBubble(t, fmt.Sprint(seed), func(t *testing.T) {
 			h := &history{world: newWorld(t, 0), random: rand.New(rand.NewPCG(uint64(seed), 1)), cut: map[*replica]bool{}, behind: map[*replica]bool{}, gone: map[string]*gone{}}
 			h.divided, h.selects, h.goes = seed%2 == 1, seed%4 == 3, seed%6 < 2
 			if seed%5 == 0 {

@@ -13,13 +13,14 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/customcacheinformer/informer/informertest"
+	"github.com/customcacheinformer/informer/internal/testkit"
 	"github.com/customcacheinformer/informer/shards"
 )
 
 // A replica whose cache is behind gives its buckets to one whose cache is not, also those that are open.
 func TestAReplicaThatIsBehindHasNoBuckets(t *testing.T) {
 	for _, first := range []bool{false, true} {
-		inBubble(t, fmt.Sprintf("the first: %v", first), func(t *testing.T) {
+		testkit.InBubble(t, fmt.Sprintf("the first: %v", first), func(t *testing.T) {
 			w := newWorld(t, 64)
 			a, b := w.start("a"), w.start("b")
 			time.Sleep(time.Minute)
@@ -179,7 +180,7 @@ func TestVersionsThatNoServerHasAreNotWaitedFor(t *testing.T) {
 	const missing = "it was restored from a backup, or the Leases are of another cluster"
 	t.Run("the server is restored between two replicas", func(t *testing.T) {
 		for _, crash := range []bool{false, true} {
-			inBubble(t, fmt.Sprintf("the last has crashed: %v", crash), func(t *testing.T) {
+			testkit.InBubble(t, fmt.Sprintf("the last has crashed: %v", crash), func(t *testing.T) {
 				w := newWorld(t, 64)
 				version := w.objects.ResourceVersion()
 				for n := range 200 {
@@ -202,7 +203,7 @@ func TestVersionsThatNoServerHasAreNotWaitedFor(t *testing.T) {
 		}
 	})
 	for what, strip := range map[string]bool{"the Leases are copies": false, "the Leases are copies, and do not show it": true} {
-		inBubble(t, what, func(t *testing.T) {
+		testkit.InBubble(t, what, func(t *testing.T) {
 			old := newWorld(t, 64)
 			for n := range 200 {
 				old.write(n%64, fmt.Sprint(n))
@@ -310,7 +311,7 @@ func (w *world) outdated() string {
 func (w *world) restore(version string) {
 	w.t.Helper()
 	w.objects.SetFaults(informertest.Faults{Down: true})
-	noError(w.t, w.objects.Restore(version))
+	testkit.Must(w.t, w.objects.Restore(version))
 	time.Sleep(time.Second)
 	w.objects.SetFaults(informertest.Faults{})
 	w.mu.Lock()
@@ -365,7 +366,7 @@ func TestReplicasAreNotTakenForBehind(t *testing.T) {
 			return []*replica{a, b}
 		},
 	} {
-		inBubble(t, what, func(t *testing.T) {
+		testkit.InBubble(t, what, func(t *testing.T) {
 			w := newWorld(t, 0)
 			all := live(w)
 			w.balanced(all...)

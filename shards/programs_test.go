@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/customcacheinformer/informer/internal/testkit"
 	"github.com/customcacheinformer/informer/shards"
 )
 
@@ -25,7 +26,7 @@ func (r *replica) about(text string) (n int) {
 
 func TestAnotherProgramDoesNotJoin(t *testing.T) {
 	for together := range 2 {
-		inBubble(t, fmt.Sprint(together), func(t *testing.T) {
+		testkit.InBubble(t, fmt.Sprint(together), func(t *testing.T) {
 			w := newWorld(t, 64)
 			all := []*replica{w.start("a", controls("certificates"))}
 			time.Sleep(time.Duration(together) * time.Minute)

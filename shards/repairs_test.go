@@ -16,6 +16,7 @@ import (
 	"github.com/customcacheinformer/informer"
 	"github.com/customcacheinformer/informer/informertest"
 	"github.com/customcacheinformer/informer/internal/sharding"
+	"github.com/customcacheinformer/informer/internal/testkit"
 )
 
 const annotationPrefix = "shards.customcacheinformer.github.io/"
@@ -52,7 +53,7 @@ func (w *world) edit(part string, change func(*coordinationv1.Lease)) {
 		}
 		for {
 			fresh, err := leases.Get(w.t.Context(), lease.Name, metav1.GetOptions{})
-			noError(w.t, err)
+			testkit.Must(w.t, err)
 			change(fresh)
 			if _, err := leases.Update(w.t.Context(), fresh, metav1.UpdateOptions{}); err == nil {
 				edited++
@@ -70,7 +71,7 @@ func TestLeasesThatSomebodyChangesAreMended(t *testing.T) {
 	for _, part := range []string{"-session-", "-bucket-"} {
 		for _, what := range slices.Sorted(maps.Keys(edits)) {
 			for _, divided := range []bool{false, true} {
-				inBubble(t, fmt.Sprint(part, what, divided), func(t *testing.T) {
+				testkit.InBubble(t, fmt.Sprint(part, what, divided), func(t *testing.T) {
 					w := newWorld(t, 0)
 					w.divided = divided
 					w.writeAll("1")
@@ -137,7 +138,7 @@ func TestLeasesOfARestoredServerAreBelieved(t *testing.T) {
 		c := w.start("c") // the backup does not know it
 		w.settled(30 * time.Minute)
 		w.leases.SetFaults(informertest.Faults{Down: true})
-		noError(t, w.leases.Restore(backup))
+		testkit.Must(t, w.leases.Restore(backup))
 		time.Sleep(10 * time.Second) // a replica of which no request fails notices a restore at its next list only
 		w.leases.SetFaults(informertest.Faults{})
 		w.settled(2 * time.Minute)

@@ -18,6 +18,7 @@ import (
 	"github.com/customcacheinformer/informer/enqueue"
 	"github.com/customcacheinformer/informer/informertest"
 	"github.com/customcacheinformer/informer/internal/sharding"
+	"github.com/customcacheinformer/informer/internal/testkit"
 	"github.com/customcacheinformer/informer/shards"
 )
 
@@ -121,7 +122,7 @@ func TestASelectorThatTheServerRefusesIsLeftOut(t *testing.T) {
 		"414":     answer(http.StatusRequestURITooLong),
 		"431":     answer(http.StatusRequestHeaderFieldsTooLarge),
 	} {
-		inBubble(t, name, func(t *testing.T) {
+		testkit.InBubble(t, name, func(t *testing.T) {
 			w := newDividedWorld(t, 100)
 			server := &selecting{refusal: refusal}
 			a, b := w.start("a", server.serves), w.start("b")
@@ -169,7 +170,7 @@ func TestSourceChecksItsArguments(t *testing.T) {
 		all := informer.ListWatch(w.client.CoreV1().ConfigMaps(""))
 		opts := options("a")
 		whole, err := shards.New(w.api, opts)
-		noError(t, err)
+		testkit.Must(t, err)
 		if _, err := whole.Source(all); err == nil || !strings.Contains(err.Error(), "Options.ByNamespace is not set") {
 			t.Errorf("without ByNamespace: %v", err)
 		}
@@ -189,9 +190,9 @@ func (w *world) divides() (*shards.Set, cache.ListerWatcher) {
 	opts := options("a")
 	opts.ByNamespace = true
 	set, err := shards.New(w.api, opts)
-	noError(w.t, err)
+	testkit.Must(w.t, err)
 	own, err := set.Source(w.objects)
-	noError(w.t, err)
+	testkit.Must(w.t, err)
 	return set, own
 }
 
@@ -210,12 +211,12 @@ func TestASourceThatTwoInformersReadIsAnError(t *testing.T) {
 		var group informer.Group
 		for _, name := range []string{"one", "two"} {
 			inf, err := informer.NewFrom(own, informer.Options[*corev1.ConfigMap]{Name: name})
-			noError(t, err)
+			testkit.Must(t, err)
 			c, err := enqueue.NewController(nothing, enqueue.Options{Name: name + " keys", Shards: set}, enqueue.For(inf))
-			noError(t, err)
-			noError(t, errors.Join(group.Add(inf), group.Add(c)))
+			testkit.Must(t, err)
+			testkit.Must(t, errors.Join(group.Add(inf), group.Add(c)))
 		}
-		noError(t, group.Add(set))
+		testkit.Must(t, group.Add(set))
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
 		if err := group.Run(ctx); err == nil || !strings.Contains(err.Error(), "source 1 of Source: two informers read it") {
@@ -229,7 +230,7 @@ func TestASourceOfASetThatDoesNotRunDeliversNothing(t *testing.T) {
 	inDividedWorld(t, 10, func(t *testing.T, w *world) {
 		_, own := w.divides()
 		inf, err := informer.NewFrom(own, informer.Options[*corev1.ConfigMap]{})
-		noError(t, err)
+		testkit.Must(t, err)
 		informertest.Run(t, inf)
 		w.writeAll("2")
 		time.Sleep(time.Minute)

@@ -14,6 +14,7 @@ import (
 	"github.com/customcacheinformer/informer"
 	"github.com/customcacheinformer/informer/enqueue"
 	"github.com/customcacheinformer/informer/informertest"
+	"github.com/customcacheinformer/informer/internal/testkit"
 	"github.com/customcacheinformer/informer/shards"
 )
 
@@ -65,7 +66,7 @@ func (a *alone) run() (stop func()) {
 	go func() { done <- a.controller.Run(ctx) }()
 	return func() {
 		cancel()
-		noError(a.t, errors.Join(<-done, <-done))
+		testkit.Must(a.t, errors.Join(<-done, <-done))
 	}
 }
 
@@ -80,7 +81,7 @@ func (a *alone) refused(err error, want string) {
 func TestASetEndsWithItsController(t *testing.T) {
 	inWorld(t, 1, func(t *testing.T, w *world) {
 		a := newAlone(t, w.objects, w.api)
-		noError(t, a.join("worker"))
+		testkit.Must(t, a.join("worker"))
 		stop := a.run()
 		time.Sleep(time.Second)
 		if n, calls := a.set.Health().Owned, a.controller.Health().Succeeded; n != 16 || calls == 0 {
@@ -99,7 +100,7 @@ func TestASetRefusesControllersThatCannotJoin(t *testing.T) {
 	inWorld(t, 0, func(t *testing.T, w *world) {
 		a := newAlone(t, w.objects, w.api)
 		a.refused(a.set.Run(t.Context()), "set test: no worker has joined")
-		noError(t, a.join("worker"))
+		testkit.Must(t, a.join("worker"))
 		a.refused(a.join("worker"), `another worker has the name "worker"`)
 		short, end := context.WithTimeout(t.Context(), time.Second)
 		defer end()
@@ -126,7 +127,7 @@ func TestASetRefusesControllersThatCannotJoin(t *testing.T) {
 func TestWaitForSyncEndsWithTheSet(t *testing.T) {
 	inWorld(t, 0, func(t *testing.T, w *world) {
 		a := newAlone(t, w.objects, &link{LeaseInterface: w.api, world: w, isCut: true})
-		noError(t, a.join("worker"))
+		testkit.Must(t, a.join("worker"))
 		waited := make(chan error)
 		stop := a.run()
 		go func() { waited <- a.set.WaitForSync(t.Context()) }()

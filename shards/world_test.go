@@ -25,6 +25,7 @@ import (
 	"github.com/customcacheinformer/informer/enqueue"
 	"github.com/customcacheinformer/informer/informertest"
 	"github.com/customcacheinformer/informer/internal/sharding"
+	"github.com/customcacheinformer/informer/internal/testkit"
 	"github.com/customcacheinformer/informer/shards"
 )
 
@@ -91,19 +92,6 @@ func inDividedWorld(t *testing.T, objects int, test func(t *testing.T, w *world)
 	synctest.Test(t, func(t *testing.T) { test(t, newDividedWorld(t, objects)) })
 }
 
-// inBubble runs a subtest in a bubble of its own.
-func inBubble(t *testing.T, name string, test func(t *testing.T)) {
-	t.Helper()
-	t.Run(name, func(t *testing.T) { synctest.Test(t, test) })
-}
-
-func noError(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
 // traceLocked notes something that happened to an object.
 func (w *world) traceLocked(name, format string, args ...any) {
 	w.traces[name] = append(w.traces[name], fmt.Sprint(now(), " ")+fmt.Sprintf(format, args...))
@@ -130,7 +118,7 @@ func (w *world) writeAll(value string) {
 func (w *world) remove(n int) {
 	w.t.Helper()
 	_, err := w.objects.Delete(w.key(n))
-	noError(w.t, err)
+	testkit.Must(w.t, err)
 }
 
 // key returns the key of an object.
@@ -185,14 +173,14 @@ func (w *world) start(name string, change ...func(*shards.Options, *replica)) *r
 		w.t.Fatal(err)
 	}
 	r.cache, err = r.newCache(informer.Options[*corev1.ConfigMap]{Name: "configmaps"})
-	noError(w.t, err)
+	testkit.Must(w.t, err)
 	_, err = r.cache.AddWatcher(informer.WatcherFuncs[*corev1.ConfigMap]{DeleteFunc: func(_ context.Context, e informer.Event[*corev1.ConfigMap]) error {
 		r.mu.Lock()
 		defer r.mu.Unlock()
 		r.told[e.Old.UID] = true
 		return nil
 	}}, informer.WatcherOptions{})
-	noError(w.t, err)
+	testkit.Must(w.t, err)
 	reconcile := func(ctx context.Context, key types.NamespacedName) (time.Duration, error) {
 		if r.inCall != nil {
 			r.inCall(ctx)
@@ -200,13 +188,13 @@ func (w *world) start(name string, change ...func(*shards.Options, *replica)) *r
 		return r.again, r.reconcile(ctx, key)
 	}
 	c, err := enqueue.NewController(reconcile, enqueue.Options{Name: cmp.Or(r.named, "objects"), Workers: 4, CallTimeout: time.Hour, Shards: r.set}, enqueue.For(r.cache))
-	noError(w.t, err)
+	testkit.Must(w.t, err)
 	r.group = &informer.Group{ErrorHandler: func(_ context.Context, err error) {
 		r.mu.Lock()
 		defer r.mu.Unlock()
 		r.errors = append(r.errors, err)
 	}}
-	noError(w.t, errors.Join(r.group.Add(r.cache), r.group.Add(c), r.group.Add(r.set)))
+	testkit.Must(w.t, errors.Join(r.group.Add(r.cache), r.group.Add(c), r.group.Add(r.set)))
 	for _, name := range r.more {
 		r.control(name)
 	}
@@ -238,7 +226,7 @@ func (r *replica) control(name string) {
 		}
 		return 0, err
 	}, enqueue.Options{Name: name, Shards: r.set}, enqueue.For(r.cache))
-	noError(w.t, errors.Join(err, r.group.Add(c)))
+	testkit.Must(w.t, errors.Join(err, r.group.Add(c)))
 }
 
 // waiting returns how many objects have a state that the controller of that name has not reconciled.
@@ -427,7 +415,7 @@ func (r *replica) took() []error {
 
 func (w *world) bucket(name string) int {
 	n, err := strconv.Atoi(strings.TrimPrefix(name, "object-"))
-	noError(w.t, err)
+	testkit.Must(w.t, err)
 	return sharding.Of(w.any.set).Bucket(w.key(n).String())
 }
 
