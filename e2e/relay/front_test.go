@@ -21,16 +21,18 @@ func (w *world) newFront(to *rest.Config) *front {
 	f := &front{}
 	f.Gateway = fronts.NewGateway("leases", func(pass http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if r.URL.Query().Get("watch") == "" {
+				pass.ServeHTTP(w, r)
+				return
+			}
+			s := &slow{ResponseWriter: w, front: f}
 			defer func() { // a server that ends a watch has not broken the connection of its client
 				v := recover()
-				if err, _ := v.(error); v != nil && !errors.Is(err, http.ErrAbortHandler) {
+				if err, _ := v.(error); v != nil && !(s.begun && errors.Is(err, http.ErrAbortHandler)) {
 					panic(v)
 				}
 			}()
-			if r.URL.Query().Get("watch") != "" {
-				w = &slow{w, f}
-			}
-			pass.ServeHTTP(w, r)
+			pass.ServeHTTP(s, r)
 		})
 	})
 	w.Cleanup(f.Close)
@@ -41,10 +43,16 @@ func (w *world) newFront(to *rest.Config) *front {
 // asked returns the requests for objects after the first n.
 func (f *front) asked(n int) []string { return f.Asked("", n) }
 
-// slow is an answer that is late if the front is.
+// slow is the answer to a watch, late if the front is.
 type slow struct {
 	http.ResponseWriter
 	front *front
+	begun bool
+}
+
+func (s *slow) WriteHeader(code int) {
+	s.begun = true
+	s.ResponseWriter.WriteHeader(code)
 }
 
 func (s *slow) Write(p []byte) (int, error) {
