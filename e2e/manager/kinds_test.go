@@ -75,13 +75,14 @@ func (w *world) reconcilesAll(mgr manager.Manager, g *gone, size func(*api.Widge
 // forms are the forms in which a manager can have objects.
 var forms = []struct {
 	name   string
+	typed  bool // the scheme knows the kind of the object
 	object client.Object
 	opts   []builder.ForOption
 	// reconcile has the size, or the generation, of an object appear on the server.
 	reconcile func(ctx context.Context, c client.Client, obj client.Object) error
 	size      func(*api.Widget) int // that has appeared
 }{
-	{"typed", &api.Widget{}, nil, func(ctx context.Context, c client.Client, obj client.Object) error {
+	{"typed", true, &api.Widget{}, nil, func(ctx context.Context, c client.Client, obj client.Object) error {
 		o := obj.(*api.Widget)
 		if o.Status.Size == o.Spec.Size {
 			return nil
@@ -89,7 +90,7 @@ var forms = []struct {
 		o.Status.Size = o.Spec.Size
 		return c.Status().Update(ctx, o) // after a conflict, reconcile is called again
 	}, func(obj *api.Widget) int { return obj.Status.Size }},
-	{"unstructured", &unstructured.Unstructured{}, nil, func(ctx context.Context, c client.Client, obj client.Object) error {
+	{"unstructured", false, &unstructured.Unstructured{}, nil, func(ctx context.Context, c client.Client, obj client.Object) error {
 		o := obj.(*unstructured.Unstructured)
 		want, _, _ := unstructured.NestedInt64(o.Object, "spec", "size")
 		if got, _, _ := unstructured.NestedInt64(o.Object, "status", "size"); got == want {
@@ -101,7 +102,7 @@ var forms = []struct {
 		return c.Status().Update(ctx, o)
 	}, func(obj *api.Widget) int { return obj.Status.Size }},
 	// Metadata does not contain the size, so the reconciler copies the generation, which counts the changes of the spec.
-	{"metadata", &metav1.PartialObjectMetadata{}, []builder.ForOption{builder.OnlyMetadata}, func(ctx context.Context, c client.Client, obj client.Object) error {
+	{"metadata", false, &metav1.PartialObjectMetadata{}, []builder.ForOption{builder.OnlyMetadata}, func(ctx context.Context, c client.Client, obj client.Object) error {
 		o := obj.(*metav1.PartialObjectMetadata)
 		generation := fmt.Sprint(o.Generation)
 		if o.Annotations["generation"] == generation {
@@ -127,7 +128,7 @@ func TestReconcilersOfEachForm(t *testing.T) {
 				c, g, kind := mgr.GetClient(), &gone{}, w.group.WithKind("Widget")
 				object := func() client.Object {
 					obj := form.object.DeepCopyObject().(client.Object)
-					if form.name != "typed" {
+					if !form.typed {
 						obj.GetObjectKind().SetGroupVersionKind(kind)
 					}
 					return obj
@@ -145,7 +146,7 @@ func TestReconcilersOfEachForm(t *testing.T) {
 						} else if err != nil {
 							return reconcile.Result{}, err
 						}
-						if got := obj.GetObjectKind().GroupVersionKind(); form.name != "typed" && got != kind {
+						if got := obj.GetObjectKind().GroupVersionKind(); !form.typed && got != kind {
 							w.Errorf("the cache returns a %v, want %v", got, kind)
 						}
 						return reconcile.Result{}, client.IgnoreNotFound(form.reconcile(ctx, c, obj))

@@ -118,9 +118,11 @@ func (w *world) start(mgr manager.Manager) (stop func()) {
 		cancel()
 		select {
 		case err := <-ended:
-			w.OK(err)
+			if err != nil {
+				w.Error(err)
+			}
 		case <-time.After(stage.Patience):
-			w.Fatal("the manager does not stop")
+			w.Error("the manager does not stop")
 		}
 	})
 	w.Cleanup(stop)
