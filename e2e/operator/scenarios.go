@@ -87,15 +87,19 @@ func (w *world) crash(ctx context.Context, names []string) (done int, err error)
 }
 
 // interrupt is like crash, but asks the operator to stop and measures how long that takes.
-func (w *world) interrupt(ctx context.Context, names []string) (took time.Duration, err error) {
+func (w *world) interrupt(ctx context.Context, names []string) (time.Duration, error) {
+	var took time.Duration
 	var stopped error
-	err = w.inTheMiddle(ctx, names, func() {
+	err := w.inTheMiddle(ctx, names, func() {
 		begun := time.Now()
 		stopped = w.operator.Stop(ctx)
 		took = time.Since(begun)
 	})
-	if err := errors.Join(err, stopped); err != nil {
-		return took, err
+	if err != nil {
+		return 0, err // the function may still run
+	}
+	if stopped != nil {
+		return took, stopped
 	}
 	if err := w.start(ctx); err != nil {
 		return took, err

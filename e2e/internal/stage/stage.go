@@ -13,7 +13,8 @@ import (
 )
 
 // Patience limits every wait. It only detects a hang: machines may be slow and busy.
-const Patience = 10 * time.Minute
+// After ten minutes go test would end the program.
+const Patience = 5 * time.Minute
 
 // T is a test. Worlds embed it.
 type T struct{ *testing.T }
