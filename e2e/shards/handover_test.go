@@ -146,7 +146,7 @@ func TestTheRecorderNoticesAReplicaThatIgnoresTheEndOfItsSession(t *testing.T) {
 	w.order(a, slices.Repeat([]order{{For: 20 * time.Millisecond, Stubborn: true, Deaf: stage.Patience}}, w.common.Workers)...)
 	w.cut(a)
 	var v verdict
-	w.await("the recorder notices nothing", func() bool {
+	w.awaitAlive("the recorder notices nothing", func() bool {
 		v = w.recorder.verdict(w.owners.failedOver)
 		return v.overlaps > 0 && v.refused > 0
 	})

@@ -100,7 +100,7 @@ func (w *world) finish(rough bool) {
 	stopped := time.Now()
 	deaths, unknown := 0, 0 // of an unknown delete, no living replica may have been told
 	var missed []string
-	w.await("not all was reconciled", func() bool {
+	w.awaitAlive("not all was reconciled", func() bool {
 		missed, deaths, unknown = nil, 0, 0
 		for kind, tr := range w.truths {
 			if kind == gadgets && w.common.Reads {

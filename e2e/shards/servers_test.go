@@ -92,14 +92,14 @@ func TestTheAPIServerSelectsOrDoesNot(t *testing.T) {
 	for _, by := range order {
 		w.serveBy(by)
 		begun := time.Now()
-		w.await(fmt.Sprintf("Health does not show that the selector is %s", by), func() bool { return w.allShow(by) })
+		w.awaitAlive(fmt.Sprintf("Health does not show that the selector is %s", by), func() bool { return w.allShow(by) })
 		shown := time.Since(begun)
 		for come := by == served; come == (by == served); {
 			if time.Since(begun) > stage.Patience {
 				w.Fatalf("the selector is %s, and objects of other replicas come: %v", by, come)
 			}
 			from, ticked := w.foreign(), ticks.Load()
-			w.await("nobody writes", func() bool { return ticks.Load() > ticked+200 })
+			w.awaitAlive("nobody writes", func() bool { return ticks.Load() > ticked+200 })
 			come = w.foreign() > from // some may have been on their way
 		}
 		w.Logf("%s: shown after %v", by, shown.Round(time.Millisecond))

@@ -192,8 +192,8 @@ func (w *world) write() {
 	}
 }
 
-// await is like Await, but fails the test if a replica has ended by itself.
-func (w *world) await(late string, there func() bool) {
+// awaitAlive is like Await, but fails the test if a replica has ended by itself.
+func (w *world) awaitAlive(late string, there func() bool) {
 	w.Helper()
 	w.Await(late, func() bool {
 		for _, r := range w.replicas {
@@ -228,6 +228,6 @@ func (w *world) any() *remote {
 func (w *world) settle() {
 	w.Helper()
 	begun, names := time.Now(), w.able()
-	w.await("the buckets are not shared", func() bool { return w.owners.settled(names) })
+	w.awaitAlive("the buckets are not shared", func() bool { return w.owners.settled(names) })
 	w.note("settled after %v: %v", time.Since(begun).Round(time.Millisecond), names)
 }
