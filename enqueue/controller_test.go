@@ -144,7 +144,8 @@ func TestAControllerStopsBeforeItsInformers(t *testing.T) {
 		}, enqueue.Options{Name: "website"}, enqueue.For(pods))
 		stop := runGroup(t, &informer.Group{}, pods, c) // the informer was added first
 		time.Sleep(time.Second)
-		go stop()
+		done := make(chan struct{})
+		go func() { stop(); close(done) }()
 		time.Sleep(time.Minute)
 		if !c.Health().Stopped || pods.Health().Stopped {
 			t.Errorf("while a call is under way, controller stopped: %v, informer stopped: %v, want true and false", c.Health().Stopped, pods.Health().Stopped)
@@ -155,7 +156,7 @@ func TestAControllerStopsBeforeItsInformers(t *testing.T) {
 			t.Error("the call can no longer see what happens")
 		}
 		close(returns)
-		stop()
+		<-done
 		if !pods.Health().Stopped {
 			t.Error("the informer goes on")
 		}

@@ -88,7 +88,7 @@ func (p *program) start() {
 	ctx, cancel := context.WithCancel(p.t.Context())
 	done := make(chan error, 1)
 	go func() { done <- p.run(ctx, p.group) }()
-	p.stop = sync.OnceFunc(func() { cancel(); testkit.Must(p.t, <-done) })
+	p.stop = sync.OnceFunc(func() { cancel(); testkit.NoError(p.t, <-done) })
 	p.t.Cleanup(p.stop)
 	p.rest()
 }

@@ -21,13 +21,16 @@ import (
 	"github.com/customcacheinformer/informer/internal/testkit"
 )
 
-// waitsFor checks why a controller is not ready, and for whom it waits.
+// waitsFor checks why a controller is not ready, for whom it waits, and that it makes no call before it is ready.
 func waitsFor(t *testing.T, c *enqueue.Controller[key], want string, late ...string) {
 	t.Helper()
 	time.Sleep(time.Second)
 	h := c.Health()
 	if got := fmt.Sprint(h.Ready()); got != want || !slices.Equal(h.Late, late) {
 		t.Errorf("late are %q, and Ready returned %q, want %q and %q", h.Late, got, late, want)
+	}
+	if called := h.Succeeded > 0; called != (want == "<nil>") {
+		t.Errorf("Ready returned %q, and reconcile was called: %v", h.Ready(), called)
 	}
 }
 
@@ -84,10 +87,10 @@ func TestHealthSaysWhyAControllerCannotSync(t *testing.T) {
 		c := newController(t, nothing, enqueue.Options{Name: "website", Reads: []informer.Member{pods}}, enqueue.For(own))
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		done := make(chan error, 1)
-		go func() { _ = own.Run(t.Context()) }()
+		informertest.Run(t, own)
+		done, ended := make(chan error, 1), make(chan error, 1)
 		go func() { done <- c.Run(t.Context()) }()
-		go func() { _ = pods.Run(ctx) }()
+		go func() { ended <- pods.Run(ctx) }()
 		time.Sleep(100 * time.Millisecond)
 		if err := c.Health().Ready(); !errors.Is(err, forbidden) || err.Error() != "controller website: has not synced: list pods: forbidden" {
 			t.Errorf("while the list fails, Ready returned %v", err)
@@ -95,6 +98,7 @@ func TestHealthSaysWhyAControllerCannotSync(t *testing.T) {
 		if err := <-done; !errors.Is(err, informer.ErrStopped) {
 			t.Errorf("Run returned %v, want an error that wraps ErrStopped", err)
 		}
+		testkit.NoError(t, <-ended)
 		err := c.Health().Ready()
 		if !errors.Is(err, informer.ErrStopped) || !strings.Contains(err.Error(), "controller website: informer has stopped before it has synced: Options.Reads[0]: informer pods: informer has stopped") {
 			t.Errorf("when the informer has stopped, Ready returned %v", err)

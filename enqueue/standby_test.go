@@ -189,10 +189,13 @@ func TestAKeyOfAStandbyIsAsOldAsItsLastDelete(t *testing.T) {
 // Each of these is a way for the function of a Watches to fail for one object while all objects
 // are told.
 func TestAWatchesThatFailsAfterTheElectionHoldsUpNoOtherObject(t *testing.T) {
-	for name, fails := range map[string]func() error{
-		"an error":                   func() error { return errors.New("the index cannot be read") },
-		"a panic":                    func() error { panic("oh") },
-		"an error that is permanent": func() error { return informer.ErrPermanent }, // no further attempt follows
+	for name, test := range map[string]struct {
+		fail func() error
+		once bool // no further attempt follows
+	}{
+		"an error":                   {func() error { return errors.New("the index cannot be read") }, false},
+		"a panic":                    {func() error { panic("oh") }, false},
+		"an error that is permanent": {func() error { return informer.ErrPermanent }, true},
 	} {
 		testkit.InBubble(t, name, func(t *testing.T) {
 			s := newStandby(t, pod("a"), pod("b"), pod("c"))
@@ -200,7 +203,7 @@ func TestAWatchesThatFailsAfterTheElectionHoldsUpNoOtherObject(t *testing.T) {
 			broken.Store(true)
 			s.watches(informer.WatcherOptions{RecoverPanics: true}, func(_ context.Context, pod *corev1.Pod) ([]key, error) {
 				if pod.Name == "b" && broken.Load() {
-					return nil, fails()
+					return nil, test.fail()
 				}
 				return own(pod), nil
 			})
@@ -208,7 +211,7 @@ func TestAWatchesThatFailsAfterTheElectionHoldsUpNoOtherObject(t *testing.T) {
 			s.elect()
 			time.Sleep(time.Hour)
 			s.called("a", "c")
-			if name == "an error that is permanent" {
+			if test.once {
 				s.watchers(1)
 				return
 			}
