@@ -306,9 +306,9 @@ func TestACrashEndsWhatHangs(t *testing.T) {
 	}
 }
 
-func TestADurableMayBeUsedAndChangedFromAnyGoroutine(t *testing.T) {
+func TestADurableAndAStoreMayBeUsedAndChangedFromAnyGoroutine(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		d := durableOf(t)
+		d, s := durableOf(t), informertest.NewStore(nil)
 		var all sync.WaitGroup
 		all.Go(func() {
 			for i := range 200 {
@@ -329,22 +329,39 @@ func TestADurableMayBeUsedAndChangedFromAnyGoroutine(t *testing.T) {
 				}
 			})
 		}
-		all.Go(func() {
-			for i := range uint64(50) {
-				d.FailRandomly(i, 0.3)
-				d.LoseOnCrash(int(i % 3))
-				release := d.Hang()
-				d.Delay(time.Duration(i%3) * time.Second)
-				time.Sleep(time.Second)
-				release()
-				d.Fail(func(string, string) error { return nil })
-				d.FailAfter(nil)
-				_ = d.Calls("get")
-			}
-			d.Heal()
-		})
+		for n := range 4 {
+			all.Go(func() {
+				obj := configMap(fmt.Sprint("o", n), "")
+				for range 50 {
+					switch _, exists, err := s.Get(obj); {
+					case err != nil:
+					case exists:
+						_ = s.Delete(obj)
+					default:
+						_ = s.Add(obj)
+					}
+					s.List()
+				}
+			})
+		}
+		for _, faults := range []*informertest.StoreFaults{d.StoreFaults, s.StoreFaults} {
+			all.Go(func() {
+				for i := range uint64(50) {
+					faults.FailRandomly(i, 0.3)
+					d.LoseOnCrash(int(i % 3))
+					release := faults.Hang()
+					faults.Delay(time.Duration(i%3) * time.Second)
+					time.Sleep(time.Second)
+					release()
+					faults.Fail(func(string, string) error { return nil })
+					faults.FailAfter(nil)
+					_ = faults.Calls("get")
+				}
+				faults.Heal()
+			})
+		}
 		all.Wait()
-		if err := d.Err(); err != nil {
+		if err := errors.Join(d.Err(), s.Err()); err != nil {
 			t.Error(err)
 		}
 	})
