@@ -339,11 +339,11 @@ func TestRandomHistories(t *testing.T) {
 			if seed%5 == 0 {
 				h.copyLeases()
 			}
-			defer func() {
+			t.Cleanup(func() { // after the replicas have stopped
 				if t.Failed() {
 					t.Logf("to play it again: go test -run 'TestRandomHistories/^%d$' ./shards -histories %d\n%s", seed, seed+1, strings.Join(h.log, "\n"))
 				}
-			}()
+			})
 			h.play()
 			t.Logf("%d calls, %d refused effects", h.count, h.refused)
 		})

@@ -37,22 +37,32 @@ type link struct {
 	watches []watch.Interface
 }
 
-// The replica loses its connection, or has it again. Open watches end with the loss.
-func (l *link) cut()         { l.set(func() { l.isCut = true }) }
-func (l *link) cutObjects()  { l.set(func() { l.stale = true }) } // the watch of the Leases is opened again
-func (l *link) healLeases()  { l.set(func() { l.isCut = false }) }
-func (l *link) healObjects() { l.set(func() { l.stale = false }) }
-func (l *link) heal()        { l.set(func() { l.isCut, l.stale = false, false }) }
+// cut ends the watches, and has all requests fail until heal or healLeases.
+func (l *link) cut() { l.lose(&l.isCut) }
 
-func (l *link) set(change func()) {
+// cutObjects is like cut for the ConfigMaps, until heal or healObjects. The watch of the Leases is opened again.
+func (l *link) cutObjects() { l.lose(&l.stale) }
+
+// heal ends cut and cutObjects, healLeases cut alone, and healObjects cutObjects alone.
+func (l *link) heal()        { l.regain(&l.isCut, &l.stale) }
+func (l *link) healLeases()  { l.regain(&l.isCut) }
+func (l *link) healObjects() { l.regain(&l.stale) }
+
+func (l *link) lose(connection *bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	change()
-	if l.isCut || l.stale {
-		for _, w := range l.watches {
-			w.Stop()
-		}
-		l.watches = nil
+	*connection = true
+	for _, w := range l.watches {
+		w.Stop()
+	}
+	l.watches = nil
+}
+
+func (l *link) regain(connections ...*bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, lost := range connections {
+		*lost = false
 	}
 }
 

@@ -93,8 +93,8 @@ func TestLeasesThatSomebodyChangesAreMended(t *testing.T) {
 					}
 					writes, reports := sums()
 					w.settled(time.Minute)
-					if w, r := sums(); w > writes+40 || r > reports {
-						t.Errorf("in a minute the replicas make %d writes, and report %d errors: %v", w-writes, r-reports, a.took())
+					if wrote, reported := sums(); wrote > writes+40 || reported > reports {
+						t.Errorf("in a minute the replicas make %d writes, and report %d errors: %v", wrote-writes, reported-reports, a.took())
 					}
 					for _, r := range []*replica{a, b, c} {
 						r.stop()

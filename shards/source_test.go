@@ -198,10 +198,9 @@ func (w *world) divides() (*shards.Set, cache.ListerWatcher) {
 
 func TestASourceThatNobodyReadsIsAnError(t *testing.T) {
 	inDividedWorld(t, 1, func(t *testing.T, w *world) {
-		r := w.start("a", func(_ *shards.Options, r *replica) { r.extra = true })
+		r := w.start("a", func(_ *shards.Options, r *replica) { r.extra, r.mayFail = true, true })
 		time.Sleep(time.Second)
 		r.reports("source 2 of Source: no informer that has started reads it")
-		r.crash()
 	})
 }
 

@@ -149,6 +149,8 @@ type replica struct {
 	dead   bool         // killed: nothing of it counts any more; protected by world.mu
 	wait   func() error // for its end
 
+	mayFail bool // it may end with an error
+
 	mu     sync.Mutex
 	errors []error
 	told   map[types.UID]bool // the objects whose delete the replica was told
@@ -252,7 +254,7 @@ func (r *replica) toldOf(uid types.UID) bool {
 func (r *replica) stop() {
 	r.world.t.Helper()
 	r.kill()
-	if err := r.wait(); err != nil && !r.dead {
+	if err := r.wait(); err != nil && !r.dead && !r.mayFail {
 		r.world.t.Errorf("%s ended with %v", r.name, err)
 	}
 }
