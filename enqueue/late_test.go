@@ -30,7 +30,7 @@ func waitsFor(t *testing.T, c *enqueue.Controller[key], want string, late ...str
 		t.Errorf("late are %q, and Ready returned %q, want %q and %q", h.Late, got, late, want)
 	}
 	if called := h.Succeeded > 0; called != (want == "<nil>") {
-		t.Errorf("Ready returned %q, and reconcile was called: %v", h.Ready(), called)
+		t.Errorf("Ready returned %v, and reconcile was called: %v", h.Ready(), called)
 	}
 }
 
