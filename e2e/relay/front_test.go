@@ -28,7 +28,7 @@ func (w *world) newFront(to *rest.Config) *front {
 			s := &slow{ResponseWriter: w, front: f}
 			defer func() { // a server that ends a watch has not broken the connection of its client
 				v := recover()
-				if err, _ := v.(error); v != nil && !(s.begun && errors.Is(err, http.ErrAbortHandler)) {
+				if err, _ := v.(error); v != nil && (!s.begun || !errors.Is(err, http.ErrAbortHandler)) {
 					panic(v)
 				}
 			}()

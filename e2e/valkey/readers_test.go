@@ -86,7 +86,7 @@ func TestReadersHaveEveryChangeWithoutTheAPIServer(t *testing.T) {
 	listed := lists(0)
 	writer.Kill()
 	w.change(changes / 4)
-	writer = w.start(role{Name: "the next writer", Token: 2, Log: 500})
+	w.start(role{Name: "the next writer", Token: 2, Log: 500})
 	w.converge(readers, "a kill of the writer")
 	if n := lists(0); n != listed {
 		t.Errorf("after a kill of the writer, the informers of a reader have listed %d times", n-listed)
