@@ -199,7 +199,7 @@ func TestAnEventThatFailsIsRetried(t *testing.T) {
 }
 
 // syncedOverAnOlderStore returns the values with which a watcher is called until it has synced. The store has the
-// value 1, and the first list the value 2. Each call returns err.
+// value 1, and the first list the value 2. Each call takes a second of the bubble, and returns err.
 func syncedOverAnOlderStore(t *testing.T, queue informer.QueueKind, opts informer.WatcherOptions, err error) (values []string) {
 	t.Helper()
 	src := informertest.NewSource(object("a", "1"))

@@ -130,7 +130,7 @@ func (w *world) disengage(name string, leave informer.Leave) <-chan struct{} {
 	return left
 }
 
-// start runs the informer and waits for d.
+// start runs the informer and waits for d, in the time of a bubble.
 func (w *world) start(d time.Duration) {
 	w.t.Helper()
 	w.stop = testkit.Start(w.t, w.CustomCacheInformer)
@@ -145,7 +145,7 @@ func (w *world) watch(opts informer.WatcherOptions) *views {
 	return v
 }
 
-// checkAfter waits for d and then calls check.
+// checkAfter waits for d, in the time of a bubble, and then calls check.
 func (w *world) checkAfter(d time.Duration, names []string, watchers ...*views) {
 	w.t.Helper()
 	time.Sleep(d)

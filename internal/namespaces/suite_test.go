@@ -109,7 +109,7 @@ func (s *server) informerOver(t *testing.T, opts options, client func(string) in
 	return r
 }
 
-// start runs the informer and waits for d.
+// start runs the informer and waits for d, in the time of a bubble.
 func (r *reader) start(d time.Duration) {
 	r.t.Helper()
 	r.stop = testkit.Start(r.t, r.Informer)
@@ -128,7 +128,7 @@ func (r *reader) with(w *recorder) *reader {
 	return &other
 }
 
-// checkAfter waits for d and then calls check.
+// checkAfter waits for d, in the time of a bubble, and then calls check.
 func (r *reader) checkAfter(d time.Duration, namespaces ...string) {
 	r.t.Helper()
 	time.Sleep(d)

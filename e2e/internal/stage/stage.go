@@ -27,8 +27,8 @@ func (t T) OK(err error) {
 	}
 }
 
-// Await polls until there returns true: what a test waits for is in servers and processes. It fails the test with
-// late if that takes too long.
+// Await polls until there returns true. It sleeps on the real clock, because the servers and processes that a test waits for
+// have no channel and no fake clock. It fails the test with late if that takes too long.
 func (t T) Await(late string, there func() bool) {
 	t.Helper()
 	for deadline := time.Now().Add(Patience); !there(); time.Sleep(10 * time.Millisecond) {
