@@ -224,7 +224,7 @@ func TestWithWorkersSyncedWaitsForTheFirstListToo(t *testing.T) {
 	})
 }
 
-func TestSyncedComesThoughTheFirstAttemptFailsAndSomethingNewerWaits(t *testing.T) {
+func TestSyncedComesEvenIfTheFirstAttemptFailsAndANewerEventWaits(t *testing.T) {
 	eachQueue(t, func(t *testing.T, queue informer.QueueKind) {
 		if told := syncedOverAnOlderStore(t, queue, informer.WatcherOptions{Retry: always}, errors.New("no luck")); len(told) != 1 {
 			t.Errorf("synced after attempts at %q", told)

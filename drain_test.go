@@ -53,7 +53,7 @@ func waitingFor(t *testing.T, queue informer.QueueKind, drain time.Duration, opt
 	return r, src, j, stop
 }
 
-func TestWhatWaitsIsDeliveredWithinTheDrainTimeout(t *testing.T) {
+func TestWaitingEventsAreDeliveredWithinTheDrainTimeout(t *testing.T) {
 	eachQueue(t, func(t *testing.T, queue informer.QueueKind) {
 		for workers := range 3 {
 			r, src, j, stop := waitingFor(t, queue, time.Minute, informer.WatcherOptions{Workers: workers})
@@ -71,7 +71,7 @@ func TestWhatWaitsIsDeliveredWithinTheDrainTimeout(t *testing.T) {
 	})
 }
 
-func TestWhatIsLeftAtTheStopIsCounted(t *testing.T) {
+func TestEventsLeftAtTheStopAreCounted(t *testing.T) {
 	eachQueue(t, func(t *testing.T, queue informer.QueueKind) {
 		for name, drain := range map[string]time.Duration{"no drain": 0, "too short": time.Second} {
 			for workers := range 3 {
@@ -118,7 +118,7 @@ func TestTheCtxOfCallsIsAliveWhileDraining(t *testing.T) {
 	})
 }
 
-func TestWhatWaitsForARetryIsTriedOnceMoreWhileDraining(t *testing.T) {
+func TestAWaitingRetryIsTriedOnceMoreWhileDraining(t *testing.T) {
 	eachQueue(t, func(t *testing.T, queue informer.QueueKind) {
 		src := informertest.NewSource(object("heals", ""), object("stays broken", ""))
 		var errs errorLog

@@ -74,7 +74,7 @@ func TestAGroupShowsInformersThatOthersRun(t *testing.T) {
 	})
 }
 
-func TestAGroupNeitherRunsNorAwaitsWhatOthersRun(t *testing.T) {
+func TestAGroupNeitherRunsNorAwaitsMembersOfOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		group := newGroup(t)
 		late := informer.ClientGo{Group: group}.NewSharedIndexInformer(informertest.NewSource[configMap](), &corev1.ConfigMap{}, 0, nil)

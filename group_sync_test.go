@@ -91,7 +91,7 @@ func (h *hooked) Err() error {
 	return h.Context.Err()
 }
 
-func TestWaitForSyncIsNotMisledByAMemberThatIsRemovedWhileItLooks(t *testing.T) {
+func TestWaitForSyncIsNotMisledByAMemberRemovedWhileItLooks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g, stopped := newGroup(t), make(chan struct{})
 		leaver := &stub{
@@ -202,7 +202,7 @@ func TestWaitForSyncOfAGroupInACallbackIsAnErrorAtOnce(t *testing.T) {
 	})
 }
 
-func TestWaitForSyncReturnsWhatAMembersOwnReturnsAtOnce(t *testing.T) {
+func TestWaitForSyncReturnsTheErrorOfAMemberAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g, mine := newGroup(t), errors.New("mine")
 		add(t, g, &stub{name: "late", sync: neverSyncs}, &stub{name: "m", sync: func(context.Context) error { return mine }})
@@ -222,7 +222,7 @@ type grouped struct {
 func (g *grouped) Run(ctx context.Context) error         { return g.Group.Run(ctx) }
 func (g *grouped) WaitForSync(ctx context.Context) error { return g.Group.WaitForSync(ctx) }
 
-func TestAWaitForSyncThatLastsSaysForWhatAndWhyInOneLine(t *testing.T) {
+func TestALongWaitForSyncLogsItsReasonsInOneLine(t *testing.T) {
 	newMaps := func(t *testing.T) *ci { return newInformer(t, informertest.NewSource(object("a", "1")), options{}) }
 	const isForbidden = "list Pod: pods is forbidden: no such role"
 	for name, test := range map[string]struct {

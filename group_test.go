@@ -201,7 +201,7 @@ func TestAGroupRunsItsMembersAndWaitsForThem(t *testing.T) {
 	})
 }
 
-func TestAddRefusesWhatCannotBeAMember(t *testing.T) {
+func TestAddRefusesInvalidMembers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var g informer.Group
 		inf := newInformer(t, informertest.NewSource[configMap](), options{})

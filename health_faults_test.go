@@ -20,7 +20,7 @@ import (
 	"github.com/customcacheinformer/informer/informertest"
 )
 
-func TestASourceThatIsBackIsNotFailingAlsoIfItIsQuiet(t *testing.T) {
+func TestASourceThatAnswersAgainIsNotFailingEvenIfItIsQuiet(t *testing.T) {
 	eachQueue(t, func(t *testing.T, queue informer.QueueKind) {
 		src := informertest.NewSource(object("a", "1"))
 		inf := runWith(t, queue, src, informertest.NewStore(nil))

@@ -120,7 +120,7 @@ func TestWhyAnInformerIsNotReadyCanBeAsked(t *testing.T) {
 	checkReason(t, "the zero Health", informer.Health{Name: "ConfigMap"}.Ready(), "has not started")
 }
 
-func TestAProbeAnswersWhatTheCheckSays(t *testing.T) {
+func TestAProbeAnswersWithTheResultOfTheCheck(t *testing.T) {
 	reason := errors.New("informer Pod: has not synced")
 	check := func() error { return reason }
 	probe := func(handler http.Handler, wantCode int, wantBody string) {

@@ -205,7 +205,7 @@ func TestHealthShowsAStoreThatFailsUntilItWorks(t *testing.T) {
 	})
 }
 
-func TestHealthCountsWhatTheStoreRefuses(t *testing.T) {
+func TestHealthCountsChangesThatTheStoreRefuses(t *testing.T) {
 	eachQueue(t, func(t *testing.T, queue informer.QueueKind) {
 		src, store := informertest.NewSource(object("a", "1")), informertest.NewStore(nil)
 		inf := runWith(t, queue, src, store)

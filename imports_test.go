@@ -77,8 +77,8 @@ func importsOf(t *testing.T, pkg string) []string {
 	return goList(t, "-f", `{{join .Imports "\n"}}`, pkg)
 }
 
-// TestTheRootModuleNeedsOnlyWhatItSays guards the module graph of every user.
-func TestTheRootModuleNeedsOnlyWhatItSays(t *testing.T) {
+// TestTheRootModuleHasOnlyTheDocumentedRequirements guards the module graph of every user.
+func TestTheRootModuleHasOnlyTheDocumentedRequirements(t *testing.T) {
 	direct := goList(t, "-m", "-f", "{{if not (or .Indirect .Main)}}{{.Path}}{{end}}", "all")
 	want := []string{
 		"github.com/google/go-cmp", "go.uber.org/goleak",
@@ -99,7 +99,7 @@ func TestTheRootModuleNeedsOnlyWhatItSays(t *testing.T) {
 	}
 }
 
-func TestProgramsContainOnlyWhatTheyNeed(t *testing.T) {
+func TestProgramsContainOnlyPackagesThatTheyNeed(t *testing.T) {
 	for pkg, unwanted := range map[string]string{
 		".":         "template",         // a program without the page
 		"./enqueue": module + "/shards", // a program with one replica does not divide keys

@@ -70,7 +70,7 @@ func TestTheStoreIsChangedBeforeAnyoneIsTold(t *testing.T) {
 	})
 }
 
-func TestARelistTellsWhatWasMissed(t *testing.T) {
+func TestARelistDeliversMissedChanges(t *testing.T) {
 	eachQueue(t, func(t *testing.T, queue informer.QueueKind) {
 		src := informertest.NewSource(object("same", "1"), object("changed", "1"), object("gone", "1"), object("again", "1"))
 		inf, r := watched(t, src, options{Queue: queue})
@@ -160,7 +160,7 @@ func TestAWatcherIsSyncedAfterItsLastInitialCallAlsoIfThatFailed(t *testing.T) {
 	})
 }
 
-func TestWhatCannotBeAskedForIsAnErrorThatNamesTheInformer(t *testing.T) {
+func TestAnImpossibleRequestIsAnErrorThatNamesTheInformer(t *testing.T) {
 	inf := newInformer(t, informertest.NewSource[configMap](), options{Name: "maps"})
 	_, byIndex := inf.ByIndex("unknown", "x")
 	for what, err := range map[string]error{
@@ -305,7 +305,7 @@ func TestErrorsOfTheSourceAreReportedOnceAndNamedWhileWaiting(t *testing.T) {
 	})
 }
 
-func TestAWatchThatIsForbiddenIsReportedOnceAlthoughListsWork(t *testing.T) {
+func TestAForbiddenWatchIsReportedOnceAlthoughListsWork(t *testing.T) {
 	eachQueue(t, func(t *testing.T, queue informer.QueueKind) {
 		src := informertest.NewSource(object("a", "1"))
 		src.Fail("watch", forbidden("configmaps"), -1)

@@ -146,7 +146,7 @@ func TestRemoveBeforeRunEndsTheRegistrationAtOnce(t *testing.T) {
 	})
 }
 
-func TestAWatcherThatIsRemovedInOnSyncedIsNeverSynced(t *testing.T) {
+func TestAWatcherRemovedInOnSyncedIsNeverSynced(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		inf := newInformer(t, informertest.NewSource(object("a", "1")), options{})
 		var reg *informer.Registration
@@ -189,7 +189,7 @@ func TestACallbackMayAddRemoveAndStop(t *testing.T) {
 	})
 }
 
-func TestRunWaitsForACallThatIsUnderWay(t *testing.T) {
+func TestRunWaitsForACallUnderWay(t *testing.T) {
 	eachQueue(t, func(t *testing.T, queue informer.QueueKind) {
 		inf := newInformer(t, informertest.NewSource(object("a", "1"), object("b", "1")), options{Queue: queue})
 		called, release := make(chan struct{}, 2), make(chan struct{})

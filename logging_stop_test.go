@@ -168,7 +168,7 @@ func stopDuring(t *testing.T, queue informer.QueueKind, call hanging) {
 	noError(t, <-stopped)
 }
 
-func TestACallThatIsNotKnownIsGuessedWhenTheInformerStops(t *testing.T) {
+func TestAnUnknownCallIsGuessedWhenTheInformerStops(t *testing.T) {
 	eachQueue(t, func(t *testing.T, queue informer.QueueKind) {
 		hold := make(chan struct{})
 		inf := must(informer.NewFrom(informertest.NewSource(object("a", "1")), options{Queue: queue, Transform: func(obj configMap) (configMap, error) {

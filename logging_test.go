@@ -141,7 +141,7 @@ func loggedLine(call *ast.CallExpr) (line logLine, err error) {
 	return line, err
 }
 
-func TestTheDocumentationListsEveryLineThatIsLogged(t *testing.T) {
+func TestTheDocumentationListsEveryLoggedLine(t *testing.T) {
 	logged := loggedLines(t)
 	for file, lines := range logged {
 		equal(t, "the lines in "+file+" and the code", lines, documentedLines(t, file))
@@ -314,7 +314,7 @@ func TestLogErrorShowsWhereAPanicWas(t *testing.T) {
 	})
 }
 
-func TestAWatcherThatIsBehindIsNamedThoughTheObserverTakesItsTime(t *testing.T) {
+func TestALateWatcherIsNamedWhileTheObserverTakesItsTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		src := informertest.NewSource(object("a", "1"))
 		merges := 0

@@ -177,7 +177,7 @@ func TestABacklogMergesSoThatTheEndIsTheSame(t *testing.T) {
 	}
 }
 
-func TestWhatMergingMakesOfEachPair(t *testing.T) {
+func TestMergingOfEachPair(t *testing.T) {
 	v1, v2, v3 := &corev1.Pod{}, &corev1.Pod{}, &corev1.Pod{}
 	add := Event[pod]{Type: EventAdded, New: v1, Origin: OriginInitial}
 	update := Event[pod]{Type: EventUpdated, Old: v1, New: v2}

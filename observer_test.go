@@ -167,7 +167,7 @@ func TestAnObserverSeesEachAttemptOnTheStore(t *testing.T) {
 	})
 }
 
-func TestAnObserverSeesWhatIsToldAndHowLateItIs(t *testing.T) {
+func TestAnObserverSeesEachEventAndItsDelay(t *testing.T) {
 	eachQueue(t, func(t *testing.T, queue informer.QueueKind) {
 		src, store := informertest.NewSource(object("a", "1"), object("b", "1")), informertest.NewStore(nil)
 		var j journal

@@ -40,7 +40,7 @@ func matches(pattern, text string) []string {
 	return found
 }
 
-func TestOperationsSayWhatToDoAboutEachLineOfTheLog(t *testing.T) {
+func TestOperationsExplainEachLoggedLine(t *testing.T) {
 	text := strings.Join(strings.Fields(readText(t, operations, "The log")), " ")
 	for _, lines := range loggedLines(t) {
 		for line := range lines {

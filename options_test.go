@@ -23,7 +23,7 @@ import (
 	"github.com/customcacheinformer/informer/share"
 )
 
-func TestNewNamesWhatItCannotUse(t *testing.T) {
+func TestNewNamesInvalidOptions(t *testing.T) {
 	src := informertest.NewSource[configMap]()
 	list := func(context.Context, metav1.ListOptions) (runtime.Object, error) { return nil, nil }
 	indexer := cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{"taken": cache.MetaNamespaceIndexFunc})
@@ -123,7 +123,7 @@ func TestNewDoesNotChangeTheCallersOptions(t *testing.T) {
 	}
 }
 
-func TestAddWatcherNamesWhatItCannotUse(t *testing.T) {
+func TestAddWatcherNamesInvalidOptions(t *testing.T) {
 	inf := newInformer(t, informertest.NewSource[configMap](), options{})
 	var nilRecorder *recorder
 	var nilFunc informer.WatcherFunc[configMap]

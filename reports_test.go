@@ -172,7 +172,7 @@ func numbers(t *testing.T, errs *errorLog) map[string][]int {
 	return all
 }
 
-func TestWhatCannotBeUsedIsReportedByNumber(t *testing.T) {
+func TestUnusableObjectsAreReportedByNumber(t *testing.T) {
 	eachQueue(t, func(t *testing.T, queue informer.QueueKind) {
 		var errs errorLog
 		store := struct{ cache.Store }{cache.NewStore(cache.MetaNamespaceKeyFunc)}
@@ -209,7 +209,7 @@ func TestWhatCannotBeUsedIsReportedByNumber(t *testing.T) {
 	})
 }
 
-func TestAnIndexThatIsAddedLaterReportsByNumber(t *testing.T) {
+func TestAnIndexAddedLaterReportsByNumber(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var errs errorLog
 		src := informertest.NewSource(many(20)...)

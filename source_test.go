@@ -92,7 +92,7 @@ func expectVersions(t *testing.T, inf *ci, resourceVersion, changed string) {
 	}
 }
 
-// reached returns versions without Listed and Watching, see TestVersionsSayWhatTheSourceHasTold.
+// reached returns versions without Listed and Watching, see TestVersionsAreThoseOfTheSource.
 func reached(versions []informer.SourceVersions) []informer.SourceVersions {
 	for i := range versions {
 		versions[i].Listed, versions[i].Watching = "", 0
@@ -100,7 +100,7 @@ func reached(versions []informer.SourceVersions) []informer.SourceVersions {
 	return versions
 }
 
-func TestVersionsSayWhatTheSourceHasTold(t *testing.T) {
+func TestVersionsAreThoseOfTheSource(t *testing.T) {
 	eachQueue(t, func(t *testing.T, queue informer.QueueKind) {
 		src := informertest.NewSource(object("a", "1"))
 		store, opts := informertest.NewDurable(), options{Queue: queue, WatchList: informer.WatchListOff, ErrorHandler: testkit.Ignore}

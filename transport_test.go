@@ -48,7 +48,7 @@ type holding struct {
 }
 
 // Only a client that delivers objects as they come from the server is bypassed.
-func TestClientsThatMayChangeWhatTheyGetAreNotBypassed(t *testing.T) {
+func TestClientsThatMayChangeAnswersAreNotBypassed(t *testing.T) {
 	config := &rest.Config{Host: "http://localhost"}
 	clientset := kubernetes.NewForConfigOrDie(config)
 	client := gentype.NewClientWithList("pods", clientset.CoreV1().RESTClient(), scheme.ParameterCodec, "",

@@ -105,7 +105,7 @@ func TestAnIdleInformerKeepsNoOldObjects(t *testing.T) {
 	})
 }
 
-func TestWhatAWatcherHangsInIsNamed(t *testing.T) {
+func TestTheCallThatAWatcherHangsInIsNamed(t *testing.T) {
 	for _, place := range []int{0, 1, countStep - 1, countStep, 100, maxChunk - 1} {
 		synctest.Test(t, func(t *testing.T) {
 			d := newDistribution()

@@ -55,7 +55,7 @@ func TestSelectPassesADeleteOfWhichOnlyTheKeyIsKnown(t *testing.T) {
 	}
 }
 
-func TestWatcherFuncsIgnoresWhatIsNil(t *testing.T) {
+func TestWatcherFuncsIgnoresNilFunctions(t *testing.T) {
 	f := func(_ context.Context, e event) error { return errors.New(e.Type.String()) }
 	for called, w := range map[informer.EventType]informer.WatcherFuncs[configMap]{
 		0:                     {},
@@ -353,7 +353,7 @@ func TestCatchUpDoesNotWaitForAResync(t *testing.T) {
 	})
 }
 
-func TestAfterCatchUpTheWatcherKnowsWhatTheStoreHad(t *testing.T) {
+func TestAfterCatchUpTheWatcherHasTheStateOfTheStore(t *testing.T) {
 	for name, opts := range map[string]informer.WatcherOptions{
 		"plain": {}, "merging": {MaxBacklog: 3}, "workers": {Workers: 3}, "resync": {ResyncPeriod: time.Millisecond},
 		"retry": {Retry: informer.Backoff(time.Millisecond, time.Millisecond, 0)},

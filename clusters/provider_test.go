@@ -170,7 +170,7 @@ func TestIdentityOfAClusterWhoseKubeconfigChanges(t *testing.T) {
 	}
 }
 
-func TestAUIDThatIsReadLateCounts(t *testing.T) {
+func TestALateUIDCounts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFleet(t)
 		f.write(t, "east.yaml", kubeconfig("east", "token1"))

@@ -118,7 +118,7 @@ func nameless(t *testing.T) manager.Manager {
 	return mgr
 }
 
-func TestAControllerReconcilesWhatAnInformerBesideTheCacheSees(t *testing.T) {
+func TestAControllerReconcilesObjectsOfAnInformerOutsideTheCache(t *testing.T) {
 	c := fake.NewClientBuilder().WithObjects(pod("shop", "web", nil), pod("shop", "db", nil)).Build()
 	mgr := nameless(t)
 	var mu sync.Mutex // protects seen

@@ -228,7 +228,7 @@ func (l *keyedLoad) change(client dynamic.ResourceInterface, random *rand.Rand, 
 	}
 }
 
-func TestControllersOfAProcessThatIsKilledMissNoDelete(t *testing.T) {
+func TestControllersOfAKilledProcessMissNoDelete(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it waits for more than a minute")
 	}

@@ -340,7 +340,7 @@ const (
 	ways
 )
 
-func TestAProcessThatIsKilledMissesNothing(t *testing.T) {
+func TestAKilledProcessMissesNothing(t *testing.T) {
 	t.Run("one cluster", func(t *testing.T) { missesNothing(t, false) })
 	t.Run("clusters", func(t *testing.T) { missesNothing(t, true) })
 }

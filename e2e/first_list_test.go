@@ -16,12 +16,12 @@ import (
 	"github.com/customcacheinformer/informer/informertest"
 )
 
-var firstListObjects = flag.Int("first-list-objects", 6000, "how many objects there are in TestAFirstListThatIsDisturbed")
+var firstListObjects = flag.Int("first-list-objects", 6000, "how many objects there are in TestADisturbedFirstList")
 
-// TestAFirstListThatIsDisturbed cuts the connection in the middle of a first list, and compacts the
+// TestADisturbedFirstList cuts the connection in the middle of a first list, and compacts the
 // history of the server, while the objects are taken in as they arrive. Until the list is complete,
 // nothing may be told as deleted, and the store must have no bookmark.
-func TestAFirstListThatIsDisturbed(t *testing.T) {
+func TestADisturbedFirstList(t *testing.T) {
 	if testing.Short() {
 		t.Skip("with few objects, the list is complete before it can be disturbed")
 	}

@@ -110,7 +110,7 @@ func TestKeysHaveClusters(t *testing.T) {
 }
 
 // A call that reads a cluster which has left is done. One that reads another informer, which does not read the cluster yet, is tried again.
-func TestAKeyOfAClusterThatIsNotEngaged(t *testing.T) {
+func TestAKeyOfAClusterThatHasLeft(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f, others := newFleet(t, "east"), newFleet(t)
 		c := f.run(func(ctx context.Context, key enqueue.Key) (time.Duration, error) {
@@ -313,7 +313,7 @@ func TestADrainTakesHeldKeys(t *testing.T) {
 }
 
 // A cluster whose calls are quick again gets all workers.
-func TestAClusterThatIsQuickAgainGetsAllWorkers(t *testing.T) {
+func TestAClusterQuickAgainGetsAllWorkers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFleet(t, "east")
 		begun, busy, most := time.Now(), 0, 0

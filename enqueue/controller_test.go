@@ -105,7 +105,7 @@ func TestNewControllerChecksItsArguments(t *testing.T) {
 }
 
 // Nothing but its own informers may keep a controller from its start, and none of them may be missing. For
-// Options.Reads see TestHealthSaysForWhatAControllerWaits.
+// Options.Reads see TestHealthNamesTheInformersThatAControllerWaitsFor.
 func TestAControllerStartsWhenItsInformersHaveSynced(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		missing := informertest.NewSource[*corev1.Pod]()

@@ -18,7 +18,7 @@ import (
 	"github.com/customcacheinformer/informer/internal/testkit"
 )
 
-func TestWhatHealthSaysOfAController(t *testing.T) {
+func TestHealthOfAController(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		blocked := make(chan struct{})
 		r := prepare(t, enqueue.Options{Workers: 2, MaxAttempts: 3}, func(_ context.Context, key string) (time.Duration, error) {

@@ -35,7 +35,7 @@ func waitsFor(t *testing.T, c *enqueue.Controller[key], want string, late ...str
 	}
 }
 
-func TestHealthSaysForWhatAControllerWaits(t *testing.T) {
+func TestHealthNamesTheInformersThatAControllerWaitsFor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		source := informertest.NewSource(pod("a"))
 		source.SetFaults(informertest.Faults{HoldLists: true, RejectWatchList: true})

@@ -118,7 +118,7 @@ func TestNoCallBeginsWithoutTheLease(t *testing.T) {
 	}
 }
 
-func TestALeaseThatIsLostBeforeTheWorkMakesNoCall(t *testing.T) {
+func TestALeaseLostBeforeTheWorkMakesNoCall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		lost := make(chan struct{})
 		close(lost)
@@ -150,7 +150,7 @@ func TestASuccessWithoutTheLeaseHandlesNoDelete(t *testing.T) {
 }
 
 // The first cause of a ctx stays, so it does not show a loss in the middle of a stop.
-func TestALeaseThatIsLostInTheMiddleOfAStopIsAnError(t *testing.T) {
+func TestALeaseLostDuringAStopIsAnError(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t)
 		p := newProgram(t, pod("a"))

@@ -32,7 +32,7 @@ func TestAFifoHandsOutItsKeysInTheirOrder(t *testing.T) {
 	}
 }
 
-func TestAFifoThatIsNeverEmptyGivesBackTheMemoryOfABurst(t *testing.T) {
+func TestANeverEmptyFifoGivesBackTheMemoryOfABurst(t *testing.T) {
 	f := &fifo[int]{}
 	for n := range 1_000_000 {
 		f.Push(n)

@@ -103,7 +103,7 @@ func TestAKeyToWhichSeveralSourcesLeadIsReconciledOnceAfterTheElection(t *testin
 	})
 }
 
-func TestAStandbyThatIsElectedEarlyReconcilesEachObjectOnce(t *testing.T) {
+func TestAStandbyElectedEarlyReconcilesEachObjectOnce(t *testing.T) {
 	for _, when := range []string{"before Run", "before the sync"} {
 		testkit.InBubble(t, when, func(t *testing.T) {
 			s := newStandby(t, pod("a"), pod("b"))
@@ -224,7 +224,7 @@ func TestAWatchesThatFailsAfterTheElectionHoldsUpNoOtherObject(t *testing.T) {
 	}
 }
 
-func TestAnObjectThatIsDeletedWhileItsReplayFailsIsNotTriedAgain(t *testing.T) {
+func TestAnObjectDeletedWhileItsReplayFailsIsNotTriedAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStandby(t, pod("a"), pod("b"))
 		var broken atomic.Bool
@@ -250,7 +250,7 @@ func TestAnObjectThatIsDeletedWhileItsReplayFailsIsNotTriedAgain(t *testing.T) {
 
 // The function of the Watches blocks for the first object, so that the rest happens during the
 // replay.
-func TestWhatHappensDuringTheReplayIsReconciled(t *testing.T) {
+func TestChangesDuringTheReplayAreReconciled(t *testing.T) {
 	for _, workers := range []int{1, 4} {
 		testkit.InBubble(t, fmt.Sprint(workers, " workers"), func(t *testing.T) {
 			s := newStandby(t, pod("a"), pod("b"), pod("c"))

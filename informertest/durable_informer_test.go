@@ -14,7 +14,7 @@ import (
 	"github.com/customcacheinformer/informer/informertest"
 )
 
-func TestInformersUseADurableRightlyWhateverBecomesOfThem(t *testing.T) {
+func TestInformersUseADurableRightlyHoweverTheyEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		src := informertest.NewSource(configMap("o1", "first"), configMap("o2", "first"))
 		d := informertest.NewDurable()

@@ -61,7 +61,7 @@ func TestADurableRefusesToBeUsedWrongly(t *testing.T) {
 	}
 }
 
-func TestADeleteMayBeOfWhatIsNotThere(t *testing.T) {
+func TestADeleteMayBeOfAMissingObject(t *testing.T) {
 	d := durableOf(t)
 	if err := d.Apply(t.Context(), []informer.Change{del("c"), add("d", "1"), del("d"), addAgain("d", "2")}, "20"); err != nil {
 		t.Error(err)

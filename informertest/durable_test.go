@@ -156,7 +156,7 @@ func TestADurableMayCrashBeforeOrAfterAnyEffect(t *testing.T) {
 	}
 }
 
-func TestWhatFailsAfterItsEffectHasHappenedAllTheSame(t *testing.T) {
+func TestACallThatFailsAfterItsEffectHasTheEffect(t *testing.T) {
 	mine := errors.New("mine")
 	d := durableOf(t)
 	d.FailAfter(func(string, string) error { return mine })
@@ -244,7 +244,7 @@ func TestACrashTakesTheLastWritesAlong(t *testing.T) {
 	}
 }
 
-func TestWhatWasWrittenBeforeLoseOnCrashIsNotLost(t *testing.T) {
+func TestWritesBeforeLoseOnCrashAreNotLost(t *testing.T) {
 	d := informertest.NewDurable()
 	d.LoseOnCrash(5)
 	_ = d.Apply(t.Context(), []informer.Change{add("a", "1")}, "10")
@@ -259,7 +259,7 @@ func TestWhatWasWrittenBeforeLoseOnCrashIsNotLost(t *testing.T) {
 	wantHeld(t, d.Reopen(), "10: a=1, gone:")
 }
 
-func TestWhatWaitsReturnsWhenItsCtxEnds(t *testing.T) {
+func TestAWaitingCallReturnsWhenItsCtxEnds(t *testing.T) {
 	for _, o := range durableOps {
 		t.Run(o.op, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -286,7 +286,7 @@ func TestWhatWaitsReturnsWhenItsCtxEnds(t *testing.T) {
 	}
 }
 
-func TestACrashEndsWhatHangs(t *testing.T) {
+func TestACrashEndsHangingCalls(t *testing.T) {
 	for _, o := range durableOps {
 		t.Run(o.op, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

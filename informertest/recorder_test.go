@@ -191,7 +191,7 @@ func TestAFailedAttemptIsAnEventOfItsOwn(t *testing.T) {
 	})
 }
 
-func TestAReaderHoldsWhatItIsGiven(t *testing.T) {
+func TestAReaderHoldsTheGivenObjects(t *testing.T) {
 	byVersion := informer.Indexers[*corev1.Pod]{"version": func(pod *corev1.Pod) ([]string, error) {
 		return []string{pod.ResourceVersion}, nil
 	}}

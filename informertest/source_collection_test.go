@@ -16,7 +16,7 @@ import (
 	"github.com/customcacheinformer/informer/informertest"
 )
 
-func TestDeleteCollectionDeletesWhatALISTReturns(t *testing.T) {
+func TestDeleteCollectionDeletesTheObjectsThatALISTReturns(t *testing.T) {
 	for _, c := range []struct {
 		name      string
 		namespace string

@@ -23,7 +23,7 @@ func wantRefused(t *testing.T, what string, err error) {
 	}
 }
 
-func TestAServerThatIsDownEndsWatchesAndRefusesRequests(t *testing.T) {
+func TestAServerThatGoesDownEndsWatchesAndRefusesRequests(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		src := informertest.NewSource(configMap("a", "1"))
 		w := openWatch(t, src, metav1.ListOptions{ResourceVersion: "1001"})
@@ -83,7 +83,7 @@ func TestAListUnderWayFailsIfTheServerIsDownAtItsEnd(t *testing.T) {
 	})
 }
 
-func TestAClientsetOfAServerThatIsDownIsRefused(t *testing.T) {
+func TestAClientsetOfADownServerIsRefused(t *testing.T) {
 	ctx := t.Context()
 	src := informertest.NewSource(podIn("ns", "a"))
 	client := serving(src)

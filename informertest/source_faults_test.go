@@ -86,7 +86,7 @@ func TestCompactMakesAllVersionsSoFarTooOldButDoesNotDisturbOpenWatches(t *testi
 	})
 }
 
-func TestAnExpiredWatchThatIsNotReadEndsWithItsReader(t *testing.T) {
+func TestAnUnreadExpiredWatchEndsWithItsReader(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		src := informertest.NewSource(configMap("a", "1"))
 		w := openWatch(t, src, metav1.ListOptions{ResourceVersion: "1"})
@@ -113,7 +113,7 @@ func TestRefuseExpiredLetsTheCallFail(t *testing.T) {
 	})
 }
 
-func TestExpireEndsWatchesWith410AndWhatTheyHaveNotDeliveredIsLost(t *testing.T) {
+func TestExpireEndsWatchesWith410AndLosesUndeliveredEvents(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		src := informertest.NewSource(configMap("a", "1"))
 		w := openWatch(t, src, metav1.ListOptions{ResourceVersion: "1001"})

@@ -53,7 +53,7 @@ func isTooLarge(err error) bool {
 	return apierrors.IsTimeout(err) && apierrors.HasStatusCause(err, metav1.CauseTypeResourceVersionTooLarge)
 }
 
-func TestListAnswersTheVersionThatIsAskedFor(t *testing.T) {
+func TestListAnswersTheRequestedVersion(t *testing.T) {
 	src := informertest.NewSource(configMap("a", "1"), configMap("b", "1")) // 1001, 1002
 	src.Apply(configMap("a", "2"))
 	must(src.Delete(keyOf("b")))
@@ -85,7 +85,7 @@ func TestListAnswersTheVersionThatIsAskedFor(t *testing.T) {
 	}
 }
 
-func TestListRefusesWhatTheAPIServerRefuses(t *testing.T) {
+func TestListRefusesTheSameRequestsAsTheAPIServer(t *testing.T) {
 	src := informertest.NewSource(configMap("a", "1"))
 	src.Apply(configMap("a", "2"))
 	token := listMeta(t, must(informertest.NewSource(configMap("a", "1"), configMap("b", "1")).List(metav1.ListOptions{Limit: 1}))).GetContinue()

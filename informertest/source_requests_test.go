@@ -14,7 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-func TestRequestsTellWhatWasAskedAndAnswered(t *testing.T) {
+func TestRequestsHaveTheQuestionsAndTheAnswers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		src := informertest.NewSource(configMap("a", "1"))
 		src.Compact()

@@ -60,7 +60,7 @@ func TestRestoreGoesBackToEachVersion(t *testing.T) {
 	}
 }
 
-func TestRestoreKeepsWhatIsOlderAndForgetsWhatIsNewer(t *testing.T) {
+func TestRestoreKeepsOlderVersionsAndForgetsNewerOnes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		src := newPast()
 		restore(t, src, "1004")
@@ -80,7 +80,7 @@ func TestRestoreKeepsWhatIsOlderAndForgetsWhatIsNewer(t *testing.T) {
 	})
 }
 
-func TestRestoreRefusesWhatIsNotInTheHistory(t *testing.T) {
+func TestRestoreRefusesVersionsOutsideTheHistory(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		src := informertest.NewSource(configMap("a", "1"))
 		src.Compact() // 1002

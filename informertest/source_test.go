@@ -226,7 +226,7 @@ func TestNoUIDIsUsedTwice(t *testing.T) {
 	}
 }
 
-func TestWhatCannotBePanics(t *testing.T) {
+func TestImpossibleCallsPanic(t *testing.T) {
 	src, client := informertest.NewSource[*corev1.ConfigMap](), fake.NewClientset()
 	for name, call := range map[string]func(){
 		"NewSource of an object without a name": func() { informertest.NewSource(configMap("", "1")) },

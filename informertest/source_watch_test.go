@@ -53,7 +53,7 @@ func TestAWatchDeliversEveryChangeAfterItsVersion(t *testing.T) {
 	})
 }
 
-func TestAWatchMayBeginWithWhatThereIs(t *testing.T) {
+func TestAWatchMayBeginWithTheExistingObjects(t *testing.T) {
 	initial := []string{"ADDED a=2 @1003", "ADDED b=1 @1002"}
 	for _, c := range []struct {
 		name    string
@@ -96,7 +96,7 @@ func TestAWatchListOutlivesCompactionBecauseItNeedsNoHistory(t *testing.T) {
 	})
 }
 
-func TestWatchRefusesWhatTheAPIServerRefuses(t *testing.T) {
+func TestWatchRefusesTheSameRequestsAsTheAPIServer(t *testing.T) {
 	src := informertest.NewSource(configMap("a", "1"))
 	for _, c := range []struct {
 		name    string

@@ -14,7 +14,7 @@ import (
 	"github.com/customcacheinformer/informer/informertest"
 )
 
-func TestAnInformerUsesAStoreRightlyWhateverBecomesOfIt(t *testing.T) {
+func TestAnInformerUsesAStoreRightlyHoweverItEnds(t *testing.T) {
 	for name, queue := range map[string]informer.QueueKind{"DeltaFIFO": informer.QueueDeltaFIFO, "RealFIFO": informer.QueueRealFIFO} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

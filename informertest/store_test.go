@@ -96,7 +96,7 @@ func TestAStoreWorksUntilItIsToldOtherwise(t *testing.T) {
 	}
 }
 
-func TestAStoreIsWhatIsBehindItButNoIndexer(t *testing.T) {
+func TestAStoreForwardsToItsInnerStoreButIsNotAnIndexer(t *testing.T) {
 	inner := &versioned{Store: cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{})}
 	_ = inner.Add(configMap("a", "1"))
 	var s cache.Store = informertest.NewStore(inner)
@@ -229,7 +229,7 @@ func TestFailPreventsAnOperationAndFailAfterDoesNot(t *testing.T) {
 	}
 }
 
-func TestAStoreThatIsBrokenBehindSaysSo(t *testing.T) {
+func TestErrReportsABrokenInnerStore(t *testing.T) {
 	broken, _ := storeOf()
 	down := errors.New("down")
 	broken.Fail(func(string, string) error { return down })
@@ -364,7 +364,7 @@ func TestOperationsTakeAsLongAsTheyAreToldAtTheSameTime(t *testing.T) {
 	})
 }
 
-func TestHealEndsEverythingThatIsWrongWithAStore(t *testing.T) {
+func TestHealEndsAllFailuresOfAStore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, inner := storeOf()
 		s.FailRandomly(1, 1)

@@ -91,8 +91,8 @@ func TestACRDThatWasMissedForLongMayBeCreatedAgainAtOnce(t *testing.T) {
 	})
 }
 
-// TestAKindThatIsGoneDoesNotComeBackWithAnOldDiscovery deletes a CRD that the only discovery has shown, and another one much later.
-func TestAKindThatIsGoneDoesNotComeBackWithAnOldDiscovery(t *testing.T) {
+// TestARemovedKindDoesNotComeBackWithAnOldDiscovery deletes a CRD that the only discovery has shown, and another one much later.
+func TestARemovedKindDoesNotComeBackWithAnOldDiscovery(t *testing.T) {
 	gadgets, other := widgets, widgets
 	gadgets.plural, gadgets.kind = "gadgets", "Gadget"
 	other.plural, other.kind = "others", "Other"

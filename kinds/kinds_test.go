@@ -193,7 +193,7 @@ func TestAMoveToAnotherVersionIsOneUpdate(t *testing.T) {
 	})
 }
 
-func TestACRDThatIsCreatedAgainIsANewKind(t *testing.T) {
+func TestARecreatedCRDIsANewKind(t *testing.T) {
 	for name, change := range map[string]func(c *crd){
 		"the same":                           func(*crd) {},
 		"another scope":                      func(c *crd) { c.scope = "Cluster" },

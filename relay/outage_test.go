@@ -324,7 +324,7 @@ func TestAgentsOfOtherResourcesNoticeNothingOfAResourceThatFails(t *testing.T) {
 	}
 }
 
-func TestARelayThatStartsDuringAnOutageServesWhatThereIs(t *testing.T) {
+func TestARelayThatStartsDuringAnOutageServesTheOtherResources(t *testing.T) {
 	c := newCluster(t)
 	for i, fault := range []string{"", "404", "403", "500"} {
 		c.fail(fourResources[i], fault)

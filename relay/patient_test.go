@@ -18,7 +18,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-func TestOnlyAnAPIServerThatIsAwayIsAskedAgainForTheSame(t *testing.T) {
+func TestOnlyAnAbsentAPIServerIsAskedAgainForTheSame(t *testing.T) {
 	answer := func(code int) error {
 		return apierrors.NewGenericServerResponse(code, "watch", schema.GroupResource{}, "", "", 0, true)
 	}

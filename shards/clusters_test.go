@@ -220,7 +220,7 @@ func TestReplicasDivideTheKeysOfClusters(t *testing.T) {
 
 // A cluster that a replica cannot reach holds up its takeover for a while, and not forever. When it can be reached again, its newest
 // states are reconciled.
-func TestAClusterThatIsOutOfReachHoldsUpNoBucketForLong(t *testing.T) {
+func TestAnUnreachableClusterHoldsUpNoBucketForLong(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFleet(t, "east", "west")
 		f.write("1")

@@ -181,7 +181,7 @@ func TestRangesThatNobodyKnowsAreCutAgain(t *testing.T) {
 
 // A replica was cut off while all others were stopped, the Leases of the set deleted, and others started.
 // When it is back, it divides as they do.
-func TestAReplicaThatIsBackDividesByTheRangesOfTheOthers(t *testing.T) {
+func TestAReturningReplicaDividesByTheRangesOfTheOthers(t *testing.T) {
 	inDividedWorld(t, 64, func(t *testing.T, w *world) {
 		a := w.start("a", calls(time.Second, false))
 		w.settled(time.Minute)
@@ -204,7 +204,7 @@ func TestAReplicaThatIsBackDividesByTheRangesOfTheOthers(t *testing.T) {
 }
 
 // The same with another number of buckets. The replica does not work until it is started again.
-func TestAReplicaThatIsBackDoesNotJoinASetWithMoreBuckets(t *testing.T) {
+func TestAReturningReplicaDoesNotJoinASetWithMoreBuckets(t *testing.T) {
 	inWorld(t, 64, func(t *testing.T, w *world) {
 		a := w.start("a", calls(time.Second, false))
 		w.settled(time.Minute)

@@ -78,7 +78,7 @@ func TestABucketMovesWhenItsCallsHaveReturned(t *testing.T) {
 	}
 }
 
-func TestAReplicaThatIsCutOffEndsItsCallsBeforeOthersBegin(t *testing.T) {
+func TestACutOffReplicaEndsItsCallsBeforeOthersBegin(t *testing.T) {
 	inWorld(t, 64, func(t *testing.T, w *world) {
 		a, b := w.start("a", calls(time.Hour, false)), w.start("b")
 		time.Sleep(2 * time.Second)

@@ -18,7 +18,7 @@ import (
 )
 
 // A replica whose cache is behind gives its buckets to one whose cache is not, also those that are open.
-func TestAReplicaThatIsBehindHasNoBuckets(t *testing.T) {
+func TestALaggingReplicaHasNoBuckets(t *testing.T) {
 	for _, first := range []bool{false, true} {
 		testkit.InBubble(t, fmt.Sprintf("the first: %v", first), func(t *testing.T) {
 			w := newWorld(t, 64)
@@ -158,7 +158,7 @@ func TestAReplicaThatCannotListItsPartIsAwayForLonger(t *testing.T) {
 }
 
 // After a restore, a version that nobody has any more is no measure.
-func TestNoReplicaIsBehindAVersionThatIsGone(t *testing.T) {
+func TestNoReplicaLagsBehindALostVersion(t *testing.T) {
 	inWorld(t, 64, func(t *testing.T, w *world) {
 		version := w.outdated()
 		a, b := w.start("a"), w.start("b")
@@ -258,7 +258,7 @@ func TestTheClaimsOfACopiedLeaseAreNotBelieved(t *testing.T) {
 }
 
 // A replica that is not connected does not notice a restore, so it is no measure for others.
-func TestAReplicaThatIsCutOffIsNoMeasure(t *testing.T) {
+func TestACutOffReplicaIsNotAMeasure(t *testing.T) {
 	inWorld(t, 64, func(t *testing.T, w *world) {
 		version := w.outdated()
 		a, b := w.start("a"), w.start("b")
@@ -380,7 +380,7 @@ func TestReplicasAreNotTakenForBehind(t *testing.T) {
 }
 
 // A replica that is behind, and loses its session, does not get buckets for a minute each time.
-func TestANewSessionOfAReplicaThatIsBehindTakesNoBuckets(t *testing.T) {
+func TestANewSessionOfALaggingReplicaTakesNoBuckets(t *testing.T) {
 	inWorld(t, 64, func(t *testing.T, w *world) {
 		a, b := w.start("a"), w.start("b")
 		time.Sleep(time.Minute)

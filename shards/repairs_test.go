@@ -110,7 +110,7 @@ func TestLeasesThatSomebodyChangesAreMended(t *testing.T) {
 }
 
 // A replica does not wait for its next renewal to learn that its session is over.
-func TestASessionThatIsEndedEndsItsCallsAtOnce(t *testing.T) {
+func TestAnEndedSessionEndsItsCallsAtOnce(t *testing.T) {
 	inWorld(t, 1, func(t *testing.T, w *world) {
 		a := w.start("a")
 		w.settled(time.Second)

@@ -59,7 +59,7 @@ func TestABucketThatAReplicaDoesNotKnowToHaveIsLetGo(t *testing.T) {
 }
 
 // A replica may be stopped at any moment of its start. It leaves nothing that others wait for.
-func TestAReplicaThatIsStoppedWhileItJoinsLeavesNothing(t *testing.T) {
+func TestAReplicaStoppedWhileItJoinsLeavesNothing(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 1))
 	for range 60 {
 		inWorld(t, 0, func(t *testing.T, w *world) {

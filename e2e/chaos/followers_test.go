@@ -72,7 +72,7 @@ func (w *world) followMetadata(s scope) {
 }
 
 // followFile adds a follower with a store on disk. A crash does not affect that store here;
-// TestAProcessThatIsKilledMissesNothing covers that.
+// TestAKilledProcessMissesNothing covers that.
 func (w *world) followFile(s scope) {
 	path := filepath.Join(w.TempDir(), "objects.db")
 	var file *disk.Store

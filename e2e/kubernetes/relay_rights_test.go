@@ -10,7 +10,7 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-func TestTheRelayAsksTheAPIServerWhoAClientIsAndWhatItMayRead(t *testing.T) {
+func TestTheRelayAsksTheAPIServerForTheNameAndTheRightsOfAClient(t *testing.T) {
 	c := newCluster(t, shared)
 	namespace, other := c.namespace(), c.namespace()
 	address := c.relayOf("pods", "configmaps")

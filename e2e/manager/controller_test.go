@@ -50,7 +50,7 @@ func (t *tally) has(names ...string) func() bool {
 	}
 }
 
-func TestPredicatesSeeWhatChanged(t *testing.T) {
+func TestPredicatesSeeTheChange(t *testing.T) {
 	onAll(t, func(w *world) {
 		mgr, specs, all := w.manager(), &tally{}, &tally{}
 		w.OK(builder.ControllerManagedBy(mgr).Named("specs").
@@ -210,7 +210,7 @@ func TestAnInformerIsASource(t *testing.T) {
 	})
 }
 
-func TestAControllerThatComesLateIsToldWhatThereIs(t *testing.T) {
+func TestALateControllerGetsTheExistingObjects(t *testing.T) {
 	onAll(t, func(w *world) {
 		mgr, early, late := w.manager(), &tally{}, &tally{}
 		w.OK(builder.ControllerManagedBy(mgr).Named("early").For(&api.Widget{}).Complete(early))

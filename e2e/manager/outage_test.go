@@ -125,7 +125,7 @@ func (m *failingMapper) RESTMapping(kind schema.GroupKind, versions ...string) (
 	return m.RESTMapper.RESTMapping(kind, versions...)
 }
 
-func TestTheWatchErrorHandlerIsToldOfAKindThatIsNotServed(t *testing.T) {
+func TestTheWatchErrorHandlerGetsTheErrorOfAnUnservedKind(t *testing.T) {
 	onAll(t, func(w *world) {
 		group := schema.GroupVersion{Group: "none." + w.group.Group, Version: "v1"}
 		told := make(chan error, 1)

@@ -12,10 +12,10 @@ import (
 	"github.com/customcacheinformer/informer/informertest"
 )
 
-// TestAManagerIsToldWhatWasDeletedWhileNoneRan runs managers over a store that outlives them.
+// TestAManagerGetsTheDeletesOfTheTimeBeforeItsStart runs managers over a store that outlives them.
 // Two controllers are told of the objects that were deleted while no manager ran, although
 // these controllers register after the cache has synced.
-func TestAManagerIsToldWhatWasDeletedWhileNoneRan(t *testing.T) {
+func TestAManagerGetsTheDeletesOfTheTimeBeforeItsStart(t *testing.T) {
 	t.Parallel()
 	store := informertest.NewDurable()
 	w := newWorld(t, informer.ClientGo{Options: func(example runtime.Object) (informer.Options[informer.AnyObject], error) {

@@ -38,7 +38,7 @@ func TestManyConvergeInNoMoreWritesThanItTakes(t *testing.T) {
 	}
 }
 
-func TestAnIngressThatIsDeletedComesBack(t *testing.T) {
+func TestADeletedIngressComesBack(t *testing.T) {
 	ctx, w := begin(t)
 	if err := w.converge(ctx, "shop"); err != nil {
 		t.Fatal(err)
@@ -48,7 +48,7 @@ func TestAnIngressThatIsDeletedComesBack(t *testing.T) {
 	}
 }
 
-func TestWhatACrashLeavesUndoneIsDoneAfterIt(t *testing.T) {
+func TestWorkThatACrashLeavesUndoneIsDoneAfterIt(t *testing.T) {
 	ctx, w := begin(t)
 	n := sized(200)
 	done, err := w.crash(ctx, names(n))

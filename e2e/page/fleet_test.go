@@ -137,7 +137,7 @@ func TestThePageLeadsToTheTrouble(t *testing.T) {
 	}
 }
 
-func TestAFilterAndWhatWasOpenedStayWhenThePageFollows(t *testing.T) {
+func TestAFilterAndOpenRowsStayWhenThePageFollows(t *testing.T) {
 	t.Parallel()
 	p := open(t, newFleet(t).page())
 	next := p.until("all problems show", stuck)

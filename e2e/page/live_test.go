@@ -13,7 +13,7 @@ import (
 	"github.com/customcacheinformer/informer/informertest"
 )
 
-func TestThePageFollowsWhatHappensWithoutBeingLoadedAgain(t *testing.T) {
+func TestThePageFollowsChangesWithoutBeingLoadedAgain(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	p := open(t, s.page())
@@ -120,7 +120,7 @@ func TestThePageIsPausedByKeyboard(t *testing.T) {
 	p.until("it goes on", func(c content) bool { return c.Button == "Pause" && c.watcher("cache").Cells["Handled"] == "101" })
 }
 
-func TestTheFocusAndWhatWasScrolledStayWhenThePageFollows(t *testing.T) {
+func TestTheFocusAndTheScrollPositionsStayWhenThePageFollows(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	p := newTab(t)

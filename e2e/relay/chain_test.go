@@ -66,7 +66,7 @@ func kinds(all []request) map[string]int {
 	return count
 }
 
-func TestAnAgentThatIsTooOldListsAtTheRelay(t *testing.T) {
+func TestAnAgentWithATooOldVersionListsAtTheRelay(t *testing.T) {
 	w := newWorld(t)
 	w.create(20)
 	h := w.history()
@@ -95,7 +95,7 @@ func TestAnAgentThatIsTooOldListsAtTheRelay(t *testing.T) {
 	}
 }
 
-func TestARelayThatIsBehindIsNotReadAsIfItWereNot(t *testing.T) {
+func TestALaggingRelayIsNotReadAsIfItWereCurrent(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes half a minute: make soak")
 	}

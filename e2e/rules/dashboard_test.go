@@ -110,9 +110,9 @@ func TestPanelsAskForMetricsThatAreExported(t *testing.T) {
 	}
 }
 
-// TestPanelsShowOnlyWhatIsChosen checks that each series is filtered by every variable that
+// TestPanelsShowOnlyTheChosenSeries checks that each series is filtered by every variable that
 // has the name of one of its labels.
-func TestPanelsShowOnlyWhatIsChosen(t *testing.T) {
+func TestPanelsShowOnlyTheChosenSeries(t *testing.T) {
 	list, d := readList(t), readDashboard(t)
 	selector := regexp.MustCompile(`\b((?:informer|workqueue)_\w+)(\{[^}]*\})?`)
 	for _, p := range d.shown() {
@@ -187,7 +187,7 @@ func TestVariablesAreDefinedAndUsed(t *testing.T) {
 	}
 }
 
-func TestPanelsHaveWhatAPanelNeeds(t *testing.T) {
+func TestPanelsAreComplete(t *testing.T) {
 	units := []string{"short", "s", "ops", "reqps", "eps"}
 	d := readDashboard(t)
 	if d.ID != nil {

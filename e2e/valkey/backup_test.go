@@ -7,7 +7,7 @@ import (
 	"github.com/customcacheinformer/informer/e2e/internal/stage"
 )
 
-func TestReadersHaveTheStateOfAnAPIServerThatIsRestoredFromABackup(t *testing.T) {
+func TestReadersHaveTheStateOfAnAPIServerRestoredFromABackup(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes 7 s: make test-long")
 	}

@@ -10,7 +10,7 @@ import (
 )
 
 // In every third round the Valkey server is killed, too.
-func TestAWriterThatIsKilledAtAnyMomentMissesNoDelete(t *testing.T) {
+func TestAWriterKilledAtAnyMomentMissesNoDelete(t *testing.T) {
 	kills := 30
 	if testing.Short() {
 		kills = 4

@@ -72,7 +72,7 @@ func (s source) add(prefix string, p *doc.Package) {
 	}
 }
 
-func TestADocCommentForbidsEachCallThatIsNotMade(t *testing.T) {
+func TestADocCommentForbidsEachOmittedCall(t *testing.T) {
 	comments := parse(t).comments
 	for _, f := range forbidden {
 		if !strings.Contains(comments[f.declaration], f.sentence) {

@@ -149,7 +149,7 @@ func TestADeleteOutlivesItsProcess(t *testing.T) {
 
 // The next start deletes objects that the store has refused to delete: those of a cluster that has left, and those of an earlier
 // informer over one cluster.
-func TestTheNextStartDeletesWhatTheStoreHasRefused(t *testing.T) {
+func TestTheNextStartMakesRefusedDeletes(t *testing.T) {
 	for _, leave := range []informer.Leave{informer.LeaveDeleted, informer.LeaveSilently} {
 		inBubble(t, fmt.Sprint("leave ", leave), func(t *testing.T) {
 			store := informertest.NewDurable()

@@ -98,7 +98,7 @@ func TestTheEndOfAWaitComesAfterItsFirstLine(t *testing.T) {
 	})
 }
 
-func TestAWaitThatIsAPartOfALongerOneLogsNothing(t *testing.T) {
+func TestAPartOfALongerWaitLogsNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, lines := logged(t)
 		part := longwait.Announce(longwait.Quiet(ctx), func() []any { return []any{"informer", "Pod"} })

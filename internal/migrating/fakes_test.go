@@ -17,7 +17,7 @@ import (
 
 // docs/migrating-from-client-go.md tells how to spare the 10 s for which the drop-in waits for a
 // stream from a fake.
-func TestASourceThatIsKnownToBeAFakeSyncsAtOnce(t *testing.T) {
+func TestASourceKnownToBeAFakeSyncsAtOnce(t *testing.T) {
 	client := fake.NewClientset(pod("web", "web"))
 	plain := &cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, opts metav1.ListOptions) (runtime.Object, error) {

@@ -147,7 +147,7 @@ func TestAForbiddenNamespaceHoldsUpNoOther(t *testing.T) {
 
 // A namespace that is forbidden later keeps its last state: nothing says that its objects are
 // gone.
-func TestANamespaceThatIsForbiddenLaterKeepsItsState(t *testing.T) {
+func TestANamespaceForbiddenLaterKeepsItsState(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newServer(object("a", "x", "1"), object("b", "x", "1"))
 		inf := s.informer(t, options{ErrorHandler: testkit.Ignore}, "a", "b")

@@ -215,7 +215,7 @@ func (d deaf) Watch(ctx context.Context, opts metav1.ListOptions) (watch.Interfa
 }
 
 // A blocked watcher gets what has come before a namespace left, its deletes, and what has come since, in this order.
-func TestAWatcherThatIsBehindGetsANamespaceInOrder(t *testing.T) {
+func TestALateWatcherGetsANamespaceInOrder(t *testing.T) {
 	eachStore(t, func(t *testing.T, opts options) {
 		s := newServer(object("a", "x", "1"), object("b", "x", "1"))
 		inf := s.informer(t, opts, "a", "b")

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-func TestKeysHasWhatWasAdded(t *testing.T) {
+func TestKeysHasTheAddedKeys(t *testing.T) {
 	keys := &Keys{}
 	if keys.Has("") {
 		t.Error("an empty set has a key")

@@ -108,7 +108,7 @@ func TestAnIndexMayBeAddedWhileTheStoreChanges(t *testing.T) {
 	}
 }
 
-func TestWhatAnyStoreRefusesIsNotInTheIndexes(t *testing.T) {
+func TestObjectsThatAnyStoreRefusesAreNotInTheIndexes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store, down := testkit.NewPlainStore(), errors.New("it is down")
 		inf := configured(informertest.NewSource(object("a", "x")), &corev1.ConfigMap{}, anyOptions{Store: store}, cache.Indexers{

@@ -119,7 +119,7 @@ func TestASharedIndexInformerThatCannotBeMadeSaysWhy(t *testing.T) {
 	}
 }
 
-func TestWhatCannotBeASharedIndexInformerPanics(t *testing.T) {
+func TestAnInvalidSharedIndexInformerPanics(t *testing.T) {
 	none := func(runtime.Object) (anyOptions, error) { return anyOptions{}, nil }
 	var noSource *source
 	for name, test := range map[string]struct {
@@ -344,7 +344,7 @@ func (d *described) DeepCopyObject() runtime.Object {
 	return &described{d.TypeMeta, *d.meta.DeepCopy()}
 }
 
-func TestAnExampleThatIsNoObjectLetsNothingPass(t *testing.T) {
+func TestAnInvalidExampleObjectLetsNothingPass(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		src, release := held()
 		change(t, src, "-a", "-b")

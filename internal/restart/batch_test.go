@@ -53,7 +53,7 @@ func holdApply(store *durable) (release func()) {
 	return func() { close(hold) }
 }
 
-func TestWhoJoinsLateIsNotToldWhatOthersHaveYetToHandle(t *testing.T) {
+func TestALateWatcherDoesNotGetDeletesThatOthersHaveYetToHandle(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		src, store := informertest.NewSource(objects("a", "b", "c")...), informertest.NewDurable()
 		stop := informertest.Run(t, newInformer(t, src, options{Durable: store}))
@@ -104,7 +104,7 @@ func TestAListReachesADurableInTheOrderOfItsKeys(t *testing.T) {
 	})
 }
 
-func TestAChangeOfARefusedBatchThatIsNotStoredAtTheStopIsNotTold(t *testing.T) {
+func TestAChangeOfARefusedBatchNotStoredAtTheStopIsNotDelivered(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		src, store := informertest.NewSource(object("slow", "1")), informertest.NewDurable()
 		inf, r, stop := begun(t, src, options{Durable: store, DrainTimeout: time.Minute, ErrorHandler: ignore})

@@ -90,7 +90,7 @@ func TestAStoreThatDoesNotFindItsObjectsEndsRun(t *testing.T) {
 	}
 }
 
-func TestAnObjectThatIsDeletedInTheSameBatchIsNotMissed(t *testing.T) {
+func TestAnObjectDeletedInTheSameBatchIsNotMissed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		src, store := informertest.NewSource[configMap](), &slowDurable{durable: informertest.NewDurable()}
 		inf := newInformer(t, src, options{Durable: store})

@@ -117,7 +117,7 @@ func newHalting(err error) *halting {
 
 var errHalt = errors.New("no route to the server")
 
-func TestAFirstListThatFailsAnywhereSaysNothingThatIsNotTrue(t *testing.T) {
+func TestAFirstListThatFailsAnywhereDeliversNothingWrong(t *testing.T) {
 	eachHalt(t, func(t *testing.T, opts options, store *informertest.Durable, at int) {
 		src := newHalting(errHalt)
 		src.failAt(at)
@@ -249,7 +249,7 @@ func TestAListWhosePageHasExpiredIsNotContinued(t *testing.T) {
 
 // Neither a slow network nor a slow store may keep a list from ever being complete, or the watch from
 // beginning.
-func TestAListIsCompleteThoughItsPagesAreGone(t *testing.T) {
+func TestAListIsCompleteAlthoughItsPagesAreGone(t *testing.T) {
 	for name, tc := range map[string]struct{ request, get time.Duration }{
 		"the network is slow": {request: 40 * time.Second},
 		"the store is slow":   {get: 100 * time.Millisecond},

@@ -86,7 +86,7 @@ func failThen(first error, next string, then error) func() refusal {
 	}
 }
 
-func TestWhateverIsRefusedOfManyChangesAtOnceStoreAndWatchersAgree(t *testing.T) {
+func TestStoreAndWatchersAgreeWhenSomeOfManyChangesAreRefused(t *testing.T) {
 	ways := []string{"relisted", "watched", "missed"}
 	if testing.Short() {
 		ways = ways[:1]
@@ -176,7 +176,7 @@ func sequencesThrough(t *testing.T, queue informer.QueueKind, refuse refusal, wa
 	tr.relist()
 }
 
-func TestARefusalOfWhatTheStoreHasTakenAlreadyIsNone(t *testing.T) {
+func TestTheRefusalOfAStoredChangeDoesNotCount(t *testing.T) {
 	for _, decodes := range []bool{false, true} {
 		for _, kind := range []string{"versioned", "plain"} { // plain: no UID and no version, like the objects of fakes
 			t.Run(fmt.Sprintf("%s, decoding %v", kind, decodes), func(t *testing.T) {
@@ -209,9 +209,9 @@ func TestARefusalOfWhatTheStoreHasTakenAlreadyIsNone(t *testing.T) {
 	}
 }
 
-// TestWhateverTheStoreDoesEverybodyEndsWithWhatTheSourceHas makes random changes over a store
+// TestStoreAndWatchersEndWithTheStateOfTheSource makes random changes over a store
 // that fails at random. The recorders check each event against the earlier ones.
-func TestWhateverTheStoreDoesEverybodyEndsWithWhatTheSourceHas(t *testing.T) {
+func TestStoreAndWatchersEndWithTheStateOfTheSource(t *testing.T) {
 	runs := 8
 	if testing.Short() {
 		runs = 2

@@ -253,7 +253,7 @@ func TestARefusedAddIsToldToNobodyAndTheNextChangeIsTheAdd(t *testing.T) {
 	})
 }
 
-func TestTheDeleteOfWhatWasRefusedIsToldToNobody(t *testing.T) {
+func TestTheDeleteOfARefusedObjectIsNotDelivered(t *testing.T) {
 	eachTrial(t, nil, func(t *testing.T, tr *trial) {
 		tr.answer("add watched", errRefuses)
 		tr.answer("add missed", errRefuses)
@@ -269,7 +269,7 @@ func TestTheDeleteOfWhatWasRefusedIsToldToNobody(t *testing.T) {
 	})
 }
 
-func TestWhatWasRefusedComesWithTheNextRelistIfItIsStillThere(t *testing.T) {
+func TestARefusedObjectComesWithTheNextRelistIfItStillExists(t *testing.T) {
 	eachTrial(t, objects("b"), func(t *testing.T, tr *trial) {
 		tr.answer("add a", errRefuses, errRefuses)
 		tr.answer("update b", errRefuses, errRefuses)
@@ -333,7 +333,7 @@ func TestARefusedDeleteIsTriedAgainAtEachRelist(t *testing.T) {
 	})
 }
 
-func TestAChangeOfWhatCannotBeReadIsRefused(t *testing.T) {
+func TestAChangeOfAnUnreadableObjectIsRefused(t *testing.T) {
 	eachTrial(t, objects("a", "b", "c"), func(t *testing.T, tr *trial) {
 		tr.answer("get a", errRefuses)
 		rv := tr.src.Apply(object("a", "2")).ResourceVersion
@@ -358,7 +358,7 @@ func TestAChangeOfWhatCannotBeReadIsRefused(t *testing.T) {
 	})
 }
 
-func TestWhatShouldBeGoneAndIsCreatedAgainIsADeleteAndAnAdd(t *testing.T) {
+func TestAnObjectCreatedAgainAfterARefusedDeleteIsADeleteAndAnAdd(t *testing.T) {
 	eachTrial(t, objects("a"), func(t *testing.T, tr *trial) {
 		tr.answer("delete a", errRefuses)
 		tr.delete("a")
@@ -382,7 +382,7 @@ func TestWhatShouldBeGoneAndIsCreatedAgainIsADeleteAndAnAdd(t *testing.T) {
 	})
 }
 
-func TestAnObjectOfTheFirstListThatIsRefusedDoesNotHoldUpTheRest(t *testing.T) {
+func TestARefusedObjectOfTheFirstListDoesNotHoldUpTheRest(t *testing.T) {
 	eachQueue(t, func(t *testing.T, queue informer.QueueKind) {
 		tr := newTrial(t, queue, object("a", "1"), object("b", "1"), object("c", "1"))
 		tr.answer("add b", errRefuses)
@@ -403,7 +403,7 @@ func TestAnObjectOfTheFirstListThatIsRefusedDoesNotHoldUpTheRest(t *testing.T) {
 	})
 }
 
-func TestWhatAStoreHeldBeforeRunAndWillNotGiveUpIsTriedAgain(t *testing.T) {
+func TestARefusedDeleteOfAnObjectFromBeforeRunIsTriedAgain(t *testing.T) {
 	eachQueue(t, func(t *testing.T, queue informer.QueueKind) {
 		tr := newTrial(t, queue, object("stays", "1"))
 		for _, obj := range informertest.NewSource(object("gone", "1"), object("stays", "0")).Objects() {

@@ -41,7 +41,7 @@ func TestEachOfSeveralTombstonesOfANameIsTold(t *testing.T) {
 	}
 }
 
-func TestADeleteIsNotMergedWithTheAddOfWhatWasKnownBefore(t *testing.T) {
+func TestADeleteIsNotMergedWithTheAddOfAnObjectKnownBefore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		src, store := lived(t, options{}, "a", "b", "c", "d", "e", "f")
 		for _, obj := range src.Objects() {
@@ -67,9 +67,9 @@ func TestADeleteIsNotMergedWithTheAddOfWhatWasKnownBefore(t *testing.T) {
 	})
 }
 
-// TestWhatAStopKeepsFromBeingHandledIsToldAgain stops an informer before a watcher has handled
+// TestEventsThatAStopLeavesUnhandledAreDeliveredAgain stops an informer before a watcher has handled
 // a delete. The next process must deliver that delete.
-func TestWhatAStopKeepsFromBeingHandledIsToldAgain(t *testing.T) {
+func TestEventsThatAStopLeavesUnhandledAreDeliveredAgain(t *testing.T) {
 	blocks := func(ctx context.Context, _ event) error { <-ctx.Done(); return ctx.Err() }
 	fails := func(context.Context, event) error { return errors.New("not yet") }
 	for name, c := range map[string]struct {
@@ -206,10 +206,10 @@ func (s hasty) ListWithContext(ctx context.Context, opts metav1.ListOptions) (ru
 	return list, err
 }
 
-// TestAServerThatWentBackIsAskedForWhatThereIsNow restores a server, which then reaches the
+// TestAServerThatWentBackIsAskedForItsNewestState restores a server, which then reaches the
 // version of the bookmark, or passes it, before it is listed. The version of the list alone does
 // not show that the server went back.
-func TestAServerThatWentBackIsAskedForWhatThereIsNow(t *testing.T) {
+func TestAServerThatWentBackIsAskedForItsNewestState(t *testing.T) {
 	for _, further := range []int{0, 3} {
 		t.Run(fmt.Sprint(further, " versions further"), func(t *testing.T) {
 			bothWays(t, func(t *testing.T, opts options, _ string) {

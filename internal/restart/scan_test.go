@@ -265,7 +265,7 @@ func TestADrainDoesNotNeedTheRestOfAResync(t *testing.T) {
 	})
 }
 
-func TestWhatWaitsForPagesIsDrained(t *testing.T) {
+func TestEventsThatWaitForPagesAreDrained(t *testing.T) {
 	overPages(t, 20, 2, func(t *testing.T, src *source, paged *pagedStore) {
 		inf := newInformer(t, src, options{Durable: paged, DrainTimeout: hour})
 		stop := informertest.Run(t, inf)

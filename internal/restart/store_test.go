@@ -78,7 +78,7 @@ func TestAnInformerIsNotSyncedWhileItsStoreIsDown(t *testing.T) {
 	})
 }
 
-func TestAStoreThatIsDownHoldsTheSourceBack(t *testing.T) {
+func TestAStoreOutageHoldsTheSourceBack(t *testing.T) {
 	eachQueue(t, func(t *testing.T, queue informer.QueueKind) {
 		const writes = 10_000
 		store := newPlainStore()
@@ -139,7 +139,7 @@ func TestAVersionIsReachedWhenEverythingBeforeItIsStored(t *testing.T) {
 	})
 }
 
-func TestWhatTheStoreHoldsBeforeRunIsTheInitialState(t *testing.T) {
+func TestTheContentsOfTheStoreBeforeRunAreTheInitialState(t *testing.T) {
 	eachQueue(t, func(t *testing.T, queue informer.QueueKind) {
 		src := informertest.NewSource(objects("same", "changed", "gone")...)
 		store := newPlainStore(src.Objects()...)

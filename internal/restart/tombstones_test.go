@@ -120,7 +120,7 @@ func TestTombstonesWaitForEveryRegisteredWatcher(t *testing.T) {
 }
 
 // The handlers register after the informer has synced, as controllers do in a manager.
-func TestWhatNobodyWasToldIsToldToWhoeverRegistersFirst(t *testing.T) {
+func TestUndeliveredDeletesGoToTheFirstHandler(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		src, store := lived(t, options{}, "a", "b", "c")
 		_, _ = src.Delete(keyOf("a"))
@@ -183,7 +183,7 @@ func TestAStopSoonAfterTheStartForgetsNothingOfBefore(t *testing.T) {
 
 // An object is deleted, comes back when the server is restored from a backup, and is deleted
 // again.
-func TestATombstoneOfBeforeIsInheritedThoughTheObjectWasDeletedAgain(t *testing.T) {
+func TestAnEarlierTombstoneIsInheritedAlthoughTheObjectWasDeletedAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		src, store := lived(t, options{}, "a")
 		backup := src.ResourceVersion()

@@ -24,7 +24,7 @@ func (o *oddProbe) ListWithContext(ctx context.Context, opts metav1.ListOptions)
 	return o.source.ListWithContext(ctx, opts)
 }
 
-func TestAProbeThatIsAnsweredWithNoListIsReportedAndFollowedByAList(t *testing.T) {
+func TestAProbeAnsweredWithoutAListIsReportedAndFollowedByAList(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		src, store := lived(t, options{}, "a")
 		n := len(src.Requests())

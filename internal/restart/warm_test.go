@@ -152,7 +152,7 @@ type lagging struct {
 
 func (s lagging) Resume(context.Context) (string, error) { return s.at, nil }
 
-func TestAResumedWatchSkipsWhatIsNotNewer(t *testing.T) {
+func TestAResumedWatchSkipsEventsThatAreNotNewer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		src, store := informertest.NewSource(objects("a", "b")...), informertest.NewDurable()
 		at := src.ResourceVersion()
@@ -272,7 +272,7 @@ func TestAnApplyThatAStopInterruptsIsNotReported(t *testing.T) {
 
 // If an informer cannot use a part of a list or of a watch, the store keeps no bookmark, and the
 // next start lists.
-func TestWhatIsMissingLeavesNoBookmark(t *testing.T) {
+func TestAnUnusableObjectLeavesNoBookmark(t *testing.T) {
 	broken := func(obj configMap) (configMap, error) {
 		if obj.Data["value"] == "bad" {
 			return nil, errors.New("it is bad")

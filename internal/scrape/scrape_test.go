@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-func TestWhatIsMissingNewOrOfAnotherTypeIsNamed(t *testing.T) {
+func TestMissingNewAndRetypedMetricsAreNamed(t *testing.T) {
 	err := Compare(strings.NewReader("# TYPE workqueue_depth counter\n# TYPE workqueue_new gauge\n# TYPE other gauge\n"), "workqueue_")
 	if err == nil {
 		t.Fatal("no error")

@@ -196,7 +196,7 @@ func TestASinkThatFailsLosesNothing(t *testing.T) {
 	}
 }
 
-func TestWhatASinkRefusesIsCounted(t *testing.T) {
+func TestObjectsThatASinkRefusesAreCounted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		src, sink := informertest.NewSource(testkit.Object("a", "1"), testkit.Object("b", "1")), newValues(t)
 		sink.fail = func(call string) error {
@@ -354,7 +354,7 @@ func TestASinkMayCallItsInformer(t *testing.T) {
 	})
 }
 
-func TestNewSinkNamesWhatItCannotUse(t *testing.T) {
+func TestNewSinkNamesInvalidOptions(t *testing.T) {
 	src := informertest.NewSource[configMap]()
 	var none *values
 	for says, try := range map[string]func() error{

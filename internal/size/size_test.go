@@ -26,7 +26,7 @@ type tree struct {
 }
 
 // These values are made again and again, and what they take on the heap is compared with the estimate.
-func TestTheSizeOfValuesIsWhatTheyTakeOnTheHeap(t *testing.T) {
+func TestTheSizeOfValuesIsThatOnTheHeap(t *testing.T) {
 	text := func(n int) string { return strings.Repeat("x", n) }
 	for name, of := range map[string]func() any{
 		"a struct":             func() any { return &tree{} },
@@ -76,7 +76,7 @@ func heap() uint64 {
 	return m.HeapAlloc
 }
 
-func TestWhatIsReferredToTwiceCountsOnce(t *testing.T) {
+func TestMemoryReferredToTwiceCountsOnce(t *testing.T) {
 	shared := &tree{Name: strings.Repeat("x", 1000)}
 	if once, twice := size.Of(&tree{Left: shared}), size.Of(&tree{Left: shared, Own: shared}); once != twice {
 		t.Errorf("%d and %d bytes", once, twice)

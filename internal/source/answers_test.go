@@ -137,7 +137,7 @@ var notTheList = map[string]string{
 	"a list with an odd version":    `{"kind":"ConfigMapList","apiVersion":"v1","metadata":{"resourceVersion":"today"},"items":[]}`,
 }
 
-func TestAnAnswerThatIsNotTheListDeletesNothing(t *testing.T) {
+func TestAWrongAnswerToAListDeletesNothing(t *testing.T) {
 	durable := func() anyOptions { return anyOptions{Durable: informertest.NewDurable()} }
 	for name, body := range notTheList {
 		answer := testkit.Says(200, body)
@@ -275,7 +275,7 @@ func TestAStreamOfAnotherKindIsReplacedByAList(t *testing.T) {
 }
 
 // These lists are odd, and right. They must be believed, at the latest when the source insists.
-func TestAnOddListThatIsRightIsBelieved(t *testing.T) {
+func TestAnOddButRightListIsBelieved(t *testing.T) {
 	empty := func(kind, version string) string {
 		return `{"kind":"` + kind + `","apiVersion":"v1","metadata":{"resourceVersion":"` + version + `"},"items":[]}`
 	}
@@ -329,7 +329,7 @@ func (d *turns) Part() source.Part {
 }
 
 // A turn to another part forgets nothing that is known of the lists.
-func TestAnAnswerThatIsNotTheListOfAPartDeletesNothing(t *testing.T) {
+func TestAWrongAnswerToAListOfAPartDeletesNothing(t *testing.T) {
 	for name, client := range map[string]func(*testkit.Wire) cache.ListerWatcher{"typed": typedClient, "dynamic": dynamicClient} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

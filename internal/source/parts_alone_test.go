@@ -92,7 +92,7 @@ func TestAStreamWithAnObjectOfAnotherTypeIsReplacedByAList(t *testing.T) {
 	})
 }
 
-func TestAStreamThatIsCutIsGivenUp(t *testing.T) {
+func TestACutStreamIsGivenUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := startAlone(t, earlyStream(), "", ends(added("a", "1")), lists("5", versioned("b", "2")))
 		p.expect(lines("stream", "list the newest", "watch from 5"),

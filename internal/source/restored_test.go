@@ -50,7 +50,7 @@ func TestAServerThatWentBackIsNoticedAtAWarmStart(t *testing.T) {
 
 // After the list, one object is still wrong, because its version is also the version of a lost
 // state. The next event of that object corrects it.
-func TestAServerThatHasComePastWhatIsKnownIsNoticedByAList(t *testing.T) {
+func TestAServerPastTheKnownVersionIsNoticedByAList(t *testing.T) {
 	eachQueue(t, func(t *testing.T, queue informer.QueueKind) {
 		src := informertest.NewSource(object("kept", "1"), object("deleted", "1"))
 		backup := src.ResourceVersion()

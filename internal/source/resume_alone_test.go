@@ -78,7 +78,7 @@ func TestASourceThatCannotBeReachedResumesLater(t *testing.T) {
 }
 
 // A busy server is not made to list at once, but it cannot keep the source from listing forever.
-func TestASourceThatIsBusyIsListedAfterAMinute(t *testing.T) {
+func TestABusySourceIsListedAfterAMinute(t *testing.T) {
 	for name, refused := range map[string][]answer{"the probe": {fails(errBusy)}, "the watch": {lists("9"), fails(errBusy)}} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

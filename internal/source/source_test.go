@@ -68,7 +68,7 @@ func TestAnUnreachableSourceIsNamedAndStoppedAtOnce(t *testing.T) {
 	}
 }
 
-func TestWhatIsNoObjectOfTheTypeIsReportedAndNotFatal(t *testing.T) {
+func TestAnObjectOfAnotherTypeIsReportedAndNotFatal(t *testing.T) {
 	nameless := object("", "1")
 	nameless.ResourceVersion = "7"
 	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "s", ResourceVersion: "7"}}

@@ -38,10 +38,10 @@ func TestWaitForEndsWithItsCtxAlsoIfThereIsAlwaysMoreToRead(t *testing.T) {
 	})
 }
 
-// TestAStoreThatIsDownDoesNotKeepTheReflectorFromItsWatch expects the reflector to read its
+// TestAStoreOutageDoesNotKeepTheReflectorFromItsWatch expects the reflector to read its
 // watch while the store is down, once it has a whole list. A server ends a watch that is not read, and the next list
 // would merge the changes that came in the meantime.
-func TestAStoreThatIsDownDoesNotKeepTheReflectorFromItsWatch(t *testing.T) {
+func TestAStoreOutageDoesNotKeepTheReflectorFromItsWatch(t *testing.T) {
 	eachQueue(t, func(t *testing.T, queue informer.QueueKind) {
 		const objects = 500
 		src := informertest.NewSource[configMap]()
@@ -128,9 +128,9 @@ func TestASlowStoreDelaysTheStopByOneChange(t *testing.T) {
 	})
 }
 
-// TestWhatIsStoredOfAListIsToldWhileTheRestTakesItsTime also checks that the watcher gets the
+// TestStoredObjectsOfAListAreDeliveredWhileTheRestTakesItsTime also checks that the watcher gets the
 // stored objects if the informer stops in the middle of the list.
-func TestWhatIsStoredOfAListIsToldWhileTheRestTakesItsTime(t *testing.T) {
+func TestStoredObjectsOfAListAreDeliveredWhileTheRestTakesItsTime(t *testing.T) {
 	eachQueue(t, func(t *testing.T, queue informer.QueueKind) {
 		src := informertest.NewSource(object("a", "1"), object("b", "1"), object("c", "1"))
 		inf := newInformer(t, src, options{Queue: queue, WatchList: informer.WatchListOff, DrainTimeout: time.Minute, Transform: func(obj configMap) (configMap, error) {
@@ -153,7 +153,7 @@ func TestWhatIsStoredOfAListIsToldWhileTheRestTakesItsTime(t *testing.T) {
 
 // A DeltaFIFO puts a change in the place of an older change of the same object. The new change
 // then comes before a list that arrived between the two. It does not if the list has objects, behind which it waits in one entry.
-func TestWhatComesAfterAListIsNotTakenForLacking(t *testing.T) {
+func TestObjectsAddedAfterAListAreNotTakenForLacking(t *testing.T) {
 	eachQueue(t, func(t *testing.T, queue informer.QueueKind) {
 		src := informertest.NewSource(object("slow", "1"), object("x", "1"))
 		store := informertest.NewStore(nil)

@@ -197,7 +197,7 @@ func TestHealthShowsHowObjectsAreDecoded(t *testing.T) {
 	}
 }
 
-func TestATypedInformerLeavesOutWhatCannotBeDecoded(t *testing.T) {
+func TestATypedInformerLeavesOutUndecodableObjects(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := &testkit.Wire{Source: informertest.NewSource(object("a", "1"), object("bad", testkit.Undecodable))}
 		var errs errorLog

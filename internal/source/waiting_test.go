@@ -63,7 +63,7 @@ func TestARequestWithoutAnAnswerIsShown(t *testing.T) {
 	}
 }
 
-func TestARequestThatIsAnsweredInTheEndIsNoLongerShown(t *testing.T) {
+func TestARequestAnsweredInTheEndIsNoLongerShown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWire()
 		w.Odd(toLists(func(req *http.Request) (*http.Response, error) {

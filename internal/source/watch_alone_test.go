@@ -133,7 +133,7 @@ func TestASilentWatchMakesAFailureGood(t *testing.T) {
 }
 
 // A fake's watch panics if 100 events wait.
-func TestAWatchIsReadAtOnceThoughTheSinkIsBehind(t *testing.T) {
+func TestAWatchIsReadAtOnceWhileTheSinkIsBehind(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for _, stops := range []bool{false, true} {
 			fake := watch.NewRaceFreeFake()
@@ -161,7 +161,7 @@ func TestAWatchIsReadAtOnceThoughTheSinkIsBehind(t *testing.T) {
 	})
 }
 
-func TestALongBurstIsNotLostThoughTheSinkIsBehind(t *testing.T) {
+func TestALongBurstIsNotLostWhileTheSinkIsBehind(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		burst := slices.Repeat([]watch.Event{modified("a", "6")}, 1000)
 		p := &play{t: t, script: []answer{lists("5"), sends(burst...)}}
@@ -259,7 +259,7 @@ func TestBeforeRunASourceHasSeenNothing(t *testing.T) {
 	}
 }
 
-func TestAStreamThatIsCutEachTimeIsReportedOnce(t *testing.T) {
+func TestAStreamCutEachTimeIsReportedOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var script []answer
 		for range 5 {
@@ -273,7 +273,7 @@ func TestAStreamThatIsCutEachTimeIsReportedOnce(t *testing.T) {
 	})
 }
 
-func TestAWatchThatIsOpenedIsALiveContact(t *testing.T) {
+func TestAnOpenedWatchIsALiveContact(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		long := open(modified("a", "6"))
 		time.AfterFunc(5*time.Minute, long.Stop)

@@ -10,7 +10,7 @@ import (
 	"github.com/customcacheinformer/informer/tools/internal/repo"
 )
 
-func TestWhatIsExportedIsComparedWithTheLastTag(t *testing.T) {
+func TestTheExportedAPIIsComparedWithTheLastTag(t *testing.T) {
 	if _, err := exec.LookPath("git"); err != nil {
 		t.Skip("there is no git")
 	}

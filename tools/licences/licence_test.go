@@ -17,7 +17,7 @@ func text(t *testing.T, name string) string {
 	return strings.ReplaceAll(string(b), "*", "The Gophers, Inc.")
 }
 
-func TestTextsAreKnownAndWhatIsAddedIsNoticed(t *testing.T) {
+func TestTextsAreKnownAndAdditionsAreNoticed(t *testing.T) {
 	t.Parallel()
 	ours, err := os.ReadFile(filepath.FromSlash("../../LICENSE"))
 	if err != nil {

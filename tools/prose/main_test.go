@@ -14,7 +14,7 @@ func found(text string) string {
 	return strings.Join(all, "; ")
 }
 
-func TestEachWordThatIsRuledOutIsFound(t *testing.T) {
+func TestEachWordRuledOutIsFound(t *testing.T) {
 	const fence = "```"
 	for _, word := range words {
 		for _, text := range []string{

@@ -110,7 +110,7 @@ func tree(t *testing.T, root string) map[string]string {
 
 var published = []string{".", "sub"}
 
-func TestWhatIsCommittedIsChecked(t *testing.T) {
+func TestCommittedFilesAreChecked(t *testing.T) {
 	for _, c := range []struct {
 		name    string
 		changes map[string]string
@@ -168,7 +168,7 @@ func TestWhatIsCommittedIsChecked(t *testing.T) {
 	}
 }
 
-func TestWhatIsNotCommittedDoesNotCount(t *testing.T) {
+func TestUncommittedFilesDoNotCount(t *testing.T) {
 	root := makeRepo(t, map[string]string{"sub/sub.go": "package sub\n\nimport \"example.com/lib\"\n\nfunc Page() string { return lib.Pages }\n"})
 	write(t, root, "lib.go", good["lib.go"]+"\nvar Pages = Page\n")
 	var out strings.Builder

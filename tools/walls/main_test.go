@@ -115,7 +115,7 @@ func TestAPairInTheListIsAccepted(t *testing.T) {
 	}
 }
 
-func TestAListThatIsWrongFails(t *testing.T) {
+func TestAWrongListFails(t *testing.T) {
 	dir := repository(t, twoWay)
 	const good = ". 1 2\na.go b.go one reason\n"
 	for _, c := range []struct{ name, list, want string }{

@@ -53,7 +53,7 @@ func first[T runtime.Object](t *testing.T, all []runtime.Object) (found T) {
 	return found
 }
 
-func TestTheManifestsUseFlagsThatExistAndThePortThatIsServed(t *testing.T) {
+func TestTheManifestsUseExistingFlagsAndTheServedPort(t *testing.T) {
 	all := manifests(t)
 	container := first[*appsv1.Deployment](t, all).Spec.Template.Spec.Containers[0]
 	o := parse(t, container.Args...)
@@ -71,7 +71,7 @@ func TestTheManifestsUseFlagsThatExistAndThePortThatIsServed(t *testing.T) {
 	}
 }
 
-func TestTheManifestsAllowWhatTheRelayReads(t *testing.T) {
+func TestTheManifestsAllowTheReadsOfTheRelay(t *testing.T) {
 	all := manifests(t)
 	o := parse(t, first[*appsv1.Deployment](t, all).Spec.Template.Spec.Containers[0].Args...)
 	rules := first[*rbacv1.ClusterRole](t, all).Rules

@@ -48,7 +48,7 @@ func TestAReadOfAVersionThatTheSourceHasIsToldToComeBack(t *testing.T) {
 	}
 }
 
-func TestOnlyWhatTheSourceHasCountsForLaterQuestions(t *testing.T) {
+func TestOnlyVersionsOfTheSourceCountForLaterQuestions(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var asked []uint64
 		newest := uint64(10)
@@ -103,7 +103,7 @@ func TestAHerdAsksFewQuestions(t *testing.T) {
 	}
 }
 
-func TestAQuestionThatIsNotAnsweredEnds(t *testing.T) {
+func TestAnUnansweredQuestionEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := newAhead(func(ctx context.Context, _ uint64) (bool, error) {
 			<-ctx.Done()

@@ -113,7 +113,7 @@ func TestAListOfACustomResourceSelectsByFields(t *testing.T) {
 	}
 }
 
-func TestAFieldThatIsNotServedIsRefused(t *testing.T) {
+func TestAnUnservedFieldIsRefused(t *testing.T) {
 	f := serve(t)
 	body := f.get(t, "/api/v1/pods?fieldSelector=spec.dnsPolicy%3DDefault", http.StatusBadRequest)
 	if !strings.Contains(body, "field label not supported: spec.dnsPolicy") {
@@ -153,7 +153,7 @@ func TestAListAtAnExactVersionHasTheStateOfThatVersion(t *testing.T) {
 	}
 }
 
-func TestAReadOfAVersionThatIsNotThereYetIsToldToComeBack(t *testing.T) {
+func TestAReadOfAFutureVersionIsAskedToComeBack(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes 6 s: make test-long")
 	}

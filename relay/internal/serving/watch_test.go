@@ -123,7 +123,7 @@ func TestAWatchGetsABookmarkBeforeItsTimeIsOver(t *testing.T) {
 	expect(t, w, "BOOKMARK  101", "end")
 }
 
-func TestAWatchFromAVersionThatIsGoneGets410(t *testing.T) {
+func TestAWatchFromALostVersionGets410(t *testing.T) {
 	f := serve(t)
 	f.pods.set(t, pod("a", "n1"))
 	f.settle(t)
@@ -147,7 +147,7 @@ func TestAStorageThatBeginsAgainEndsTheWatches(t *testing.T) {
 	}
 }
 
-func TestNothingIsServedOfWhatTheStorageHasLost(t *testing.T) {
+func TestLostVersionsOfTheStorageAreNotServed(t *testing.T) {
 	f := serve(t)
 	f.pods.set(t, pod("a", "n1")) // 101
 	version, objects := f.pods.backup()
