@@ -70,7 +70,7 @@ func (d *divided) isOut(name string) bool {
 	return strings.Contains(d.out, name)
 }
 
-// turn goes on with another part.
+// turn switches to another part.
 func (d *divided) turn(names string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

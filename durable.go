@@ -284,7 +284,7 @@ func (d *durableStore[T]) close(ctx context.Context) {
 
 // mark is the entry of a bookmark for one region.
 type mark struct {
-	Version string    `json:"version,omitempty"` // at which the source goes on, "" if it must list
+	Version string    `json:"version,omitempty"` // at which the source continues, "" if it must list
 	UID     types.UID `json:"uid,omitempty"`     // of the cluster
 	Leaves  Leave     `json:"leaves,omitempty"`  // how the cluster leaves, 0 if it does not
 }

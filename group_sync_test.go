@@ -231,7 +231,7 @@ func TestALongWaitForSyncLogsItsReasonsInOneLine(t *testing.T) {
 		reason string   // "" if there is none
 		begin  func(t *testing.T) (w waiter, heal func())
 	}{
-		"an informer that nobody runs": {"informer ConfigMap", []string{"Run", "the first list"}, "", func(t *testing.T) (waiter, func()) {
+		"an informer that is not run": {"informer ConfigMap", []string{"Run", "the first list"}, "", func(t *testing.T) (waiter, func()) {
 			inf := newMaps(t)
 			return inf, func() { start(t, inf) }
 		}},
@@ -248,12 +248,12 @@ func TestALongWaitForSyncLogsItsReasonsInOneLine(t *testing.T) {
 			start(t, inf)
 			return inf, func() { close(hold) }
 		}},
-		"a group that nobody runs": {"group [ConfigMap m]", []string{"Run", "ConfigMap: Run, the first list"}, "", func(t *testing.T) (waiter, func()) {
+		"a group that is not run": {"group [ConfigMap m]", []string{"Run", "ConfigMap: Run, the first list"}, "", func(t *testing.T) (waiter, func()) {
 			g := newGroup(t)
 			add(t, g, newMaps(t), &stub{name: "m"})
 			return g, func() { startGroup(t, g) }
 		}},
-		"a group without members that nobody runs": {"group []", []string{"Run", "a member (it has none)"}, "", func(t *testing.T) (waiter, func()) {
+		"a group without members that is not run": {"group []", []string{"Run", "a member (it has none)"}, "", func(t *testing.T) (waiter, func()) {
 			g := newGroup(t)
 			return g, func() {
 				startGroup(t, g)

@@ -73,7 +73,7 @@ func healthOf(g *informer.Group, name string) informer.Health {
 // neverSyncs is the WaitForSync of a stub.
 func neverSyncs(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }
 
-// lingers returns a Run that goes on after its ctx has ended, until release.
+// lingers returns a Run that continues after its ctx ends, until release.
 func lingers() (run func(context.Context) error, release func()) {
 	released := make(chan struct{})
 	return func(ctx context.Context) error {

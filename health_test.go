@@ -127,7 +127,7 @@ func TestHealthShowsWhenTheStoreGotOn(t *testing.T) {
 		sleepBubble(time.Minute)
 		check("while the store hangs", time.Minute, 3, 1)
 		release()
-		check("when it goes on", 0, 0, 4)
+		check("when it continues", 0, 0, 4)
 		remove(t, src, "b0")
 		sleepBubble(time.Second)
 		check("a second after a delete", time.Second, 0, 3)

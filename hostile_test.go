@@ -425,7 +425,7 @@ func TestAHostileStoreIsAnErrorAndNoPanic(t *testing.T) {
 			stop := start(t, inf)
 			sleepBubble(time.Minute)
 			if h := inf.Health(); h.StoreError == nil && len(w.errs.Take()) == 0 {
-				t.Errorf("nobody is told of a %T", other)
+				t.Errorf("no error is reported for a %T", other)
 			}
 			stop()
 		}

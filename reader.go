@@ -286,7 +286,7 @@ type SourceVersions struct {
 	// because the list lacks the object. It is "" before the first list is in the store.
 	Listed string
 	// Changed is the highest version of an object or of a delete that the store has, or is about to get. It is "" if
-	// there is none. Nobody has read a later state from the store. For a delete that only a list has shown, Changed
+	// there is none. No reader has seen a later state of the store. For a delete that only a list has shown, Changed
 	// is the version of the list. Unlike ResourceVersion, Changed does not move with bookmarks. If the server goes
 	// back in time, Changed goes back too.
 	Changed string

@@ -101,7 +101,7 @@ func catching(ctx context.Context, reg *informer.Registration) <-chan error {
 	return done
 }
 
-// expectWaiting fails the test unless CatchUp goes on waiting.
+// expectWaiting fails the test unless CatchUp keeps waiting.
 func expectWaiting(t *testing.T, done <-chan error) {
 	t.Helper()
 	synctest.Wait()

@@ -93,7 +93,7 @@ func Example_testWithoutACluster() {
 	pods.Apply(web)
 	fmt.Println(<-phases)
 
-	pods.Disconnect() // the watch ends, and the informer goes on without it
+	pods.Disconnect() // the watch ends, and the informer continues without it
 	if _, err := pods.Delete(client.ObjectKeyFromObject(web)); err != nil {
 		fmt.Println(err)
 	}

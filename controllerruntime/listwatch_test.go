@@ -129,7 +129,7 @@ func TestAWatchCanBeStoppedWithEventsInHand(t *testing.T) {
 	lw := cache.ToListerWatcherWithContext(controllerruntime.ListWatch(c, metadataOf(widgetKind)))
 	w, err := lw.WatchWithContext(t.Context(), metav1.ListOptions{})
 	ok(t, err)
-	c.watch.Add(&metav1.PartialObjectMetadata{}) // nobody reads this event
+	c.watch.Add(&metav1.PartialObjectMetadata{}) // this event is not read
 	w.Stop()
 	w.Stop()
 	if !c.watch.IsStopped() {

@@ -220,7 +220,7 @@ func (f *fleet) settles(cluster string, m *member) {
 func (f *fleet) reads(cluster string, m *member) {
 	f.t.Helper()
 	before := m.last.Load()
-	f.eventually("nobody writes", func() bool { return m.last.Load() != before })
+	f.eventually("no writes", func() bool { return m.last.Load() != before })
 	if err := f.WaitForVersionIn(f.t.Context(), cluster, m.last.Load().(string)); err != nil {
 		f.t.Fatal(err)
 	}

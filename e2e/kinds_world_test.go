@@ -66,7 +66,7 @@ type kind struct {
 	cluster bool      // its objects have no namespace
 	v2      bool      // version v2 is served, and so it is preferred
 	storage string    // the version that is stored
-	webhook bool      // conversion needs a webhook that nobody serves
+	webhook bool      // conversion needs a webhook that is not there
 	note    string    // in the schema
 	gone    bool      // it is not served
 	listed  time.Time // when it was listed, at the last check

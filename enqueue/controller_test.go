@@ -158,7 +158,7 @@ func TestAControllerStopsBeforeItsInformers(t *testing.T) {
 		close(returns)
 		<-done
 		if !pods.Health().Stopped {
-			t.Error("the informer goes on")
+			t.Error("the informer still runs")
 		}
 	})
 }
@@ -259,7 +259,7 @@ func TestAWaitEndsWhenAControllerIsRemovedThatNobodyRuns(t *testing.T) {
 		c.Removed()
 		c.Removed() // the second does nothing
 		if err := <-done; !errors.Is(err, informer.ErrStopped) || !strings.Contains(err.Error(), "Run of informer pods") {
-			t.Errorf("WaitForSync returned %v, want ErrStopped, and that nobody has run the informer", err)
+			t.Errorf("WaitForSync returned %v, want ErrStopped, and that the informer was not run", err)
 		}
 	})
 }

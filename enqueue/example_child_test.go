@@ -85,7 +85,7 @@ func TestAChildThatTheInformerDoesNotHaveIsRestoredOrReported(t *testing.T) {
 		}
 		time.Sleep(time.Minute)
 		if child := server.Objects()[0]; child.Data["v"] != "bad" || reported.Load() == 0 {
-			t.Errorf("the ConfigMap of somebody else is %v, and %d errors are reported", child, reported.Load())
+			t.Errorf("the foreign ConfigMap is %v, and %d errors are reported", child, reported.Load())
 		}
 	})
 }

@@ -33,7 +33,7 @@ func ExampleNewController() {
 			return 0, err // there is nothing to do for a ConfigMap that is deleted
 		}
 		fmt.Println("reconciling", config.Name)
-		stop() // a real program goes on until it gets a signal
+		stop() // a real program runs until it gets a signal
 		return 0, nil
 	}
 	controller, err := enqueue.NewController(reconcile, enqueue.Options{Name: "settings"}, enqueue.For(configs))

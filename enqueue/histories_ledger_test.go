@@ -312,7 +312,7 @@ func (l *ledger) reopen(lose int, calm bool) *ledger {
 	}
 	for id := range objects {
 		if next.fates[id] == nil {
-			l.t.Errorf("nobody has written %v", id)
+			l.t.Errorf("%v was never written", id)
 		}
 	}
 	next.LoseOnCrash(lose)
@@ -404,7 +404,7 @@ func (l *ledger) release(controller string) {
 	l.removed[controller] = true
 }
 
-// on calls note for the fate of an object that somebody was told of.
+// on calls note for the fate of an object of an event.
 func (l *ledger) on(obj *corev1.Pod, note func(*fate)) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -414,11 +414,11 @@ func (l *ledger) on(obj *corev1.Pod, note func(*fate)) {
 	if f := l.fates[uidKeyOf(obj)]; f != nil {
 		note(f)
 	} else {
-		l.t.Errorf("somebody was told of %v, which the store never had", uidKeyOf(obj))
+		l.t.Errorf("an event was of %v, which the store never had", uidKeyOf(obj))
 	}
 }
 
-// idle returns the tombstones that nobody needs any more. It is called when every event was told.
+// idle returns the tombstones that are no longer needed. It is called when every event was delivered.
 func (l *ledger) idle() (ids []uidKey) {
 	_, tombstones := contentsOf(l.t, l)
 	l.mu.Lock()

@@ -142,7 +142,7 @@ func (h *history) do(line string) {
 		h.under.Range(func(ctx, _ any) bool {
 			h.ledger.losses++
 			if cause := context.Cause(ctx.(context.Context)); !errors.Is(cause, informer.ErrLeaseLost) {
-				h.t.Errorf("the ctx of a call goes on without the lease (%v)", cause)
+				h.t.Errorf("the ctx of a call continues without the lease (%v)", cause)
 			}
 			return true
 		})

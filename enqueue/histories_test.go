@@ -271,7 +271,7 @@ func (h *history) watch(name string, opts informer.WatcherOptions) {
 	testkit.Must(h.t, err)
 }
 
-// checkKept checks that the store keeps no tombstone that nobody needs. That is known if everything
+// checkKept checks that the store keeps no tombstone that is not needed. That is known if everything
 // was told and no call is under way. Deletes from before the start are kept for a minute.
 func (h *history) checkKept() {
 	health := h.pods.Health()
@@ -293,7 +293,7 @@ func (h *history) checkKept() {
 	_, tombstones := contentsOf(h.t, h.ledger)
 	for _, id := range idle {
 		if tombstones[id] != nil {
-			h.t.Errorf("the tombstone of %v is kept, and nobody needs it", id)
+			h.t.Errorf("the tombstone of %v is kept, and not needed", id)
 		}
 	}
 }

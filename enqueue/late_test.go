@@ -60,7 +60,7 @@ func TestHealthNamesTheInformersThatAControllerWaitsFor(t *testing.T) {
 				}
 			}
 		}
-		runGroup(t, &group, pods, other, c) // not maps and nodes: nobody runs them
+		runGroup(t, &group, pods, other, c) // maps and nodes are not run
 		const want = "controller website: has not synced: informer maps has not started: add it to the group, or call its Run"
 		waitsFor(t, c, want, "informer pods", "Run of informer maps", "Run of informer nodes")
 		shows(true, "informer pods", "Run of informer maps", "Run of informer nodes")

@@ -25,8 +25,8 @@ type Faults struct {
 	// history, so a watch may then continue where it ended. To lose the history, call Compact.
 	Down bool
 
-	// Mute holds back all events of all watches, open and new, like a broken connection that nobody
-	// has noticed. When Mute ends, the watches catch up. Down, Disconnect, Expire, Restore, the
+	// Mute holds back all events of all watches, open and new, like a broken connection that
+	// has not been noticed. When Mute ends, the watches catch up. Down, Disconnect, Expire, Restore, the
 	// timeout and the reader end a muted watch like any other, and a 410 Expired is not held back.
 	// An event on its way to the reader may still arrive.
 	Mute bool

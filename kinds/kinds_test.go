@@ -122,7 +122,7 @@ func TestTroubleParksAKindAndDeletesNothing(t *testing.T) {
 				if objs, err := w.set.Informer().In("Widget.example.com").List("", nil); len(objs) != 2 || err != nil {
 					w.t.Errorf("the informer has %d objects (%v)", len(objs), err)
 				}
-				// The other kind goes on.
+				// The other kind continues.
 				if w.do(func() {}); trouble.reason != "out of order" && trouble.reason != "" {
 					w.objects("pods.", "default", "p")
 					after(time.Second)

@@ -297,7 +297,7 @@ func TestAgentsOfOtherResourcesNoticeNothingOfAResourceThatFails(t *testing.T) {
 					}
 				}
 				for _, w := range all[failing] {
-					o.await("a watch of a resource that is gone goes on", func() bool { return want == http.StatusOK || w.ended.Load() > 0 })
+					o.await("a watch of a resource that is gone continues", func() bool { return want == http.StatusOK || w.ended.Load() > 0 })
 				}
 				for _, name := range fourResources {
 					for _, w := range all[name] {

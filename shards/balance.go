@@ -95,7 +95,7 @@ func (s *Set) checkLocked(h *holding, wanted bool) {
 	case seen.lease == nil && seen.last == h.session.id: // the Lease was deleted
 		s.repairLocked(h)
 	case seen.lease != nil && leases.IsOther(seen.lease, h.lease) && leases.Holder(seen.lease) != h.session.id:
-		s.later(fmt.Errorf("somebody has taken bucket %d from this replica, by a change of its Lease", h.bucket))
+		s.later(fmt.Errorf("bucket %d was taken from this replica by a change of its Lease", h.bucket))
 		seen.retry = time.Now().Add(retryAfter)
 		h.cancel(errSessionLost)
 		h.release()

@@ -107,6 +107,6 @@ func (s *Set) reportMissing(w worker, seen, missing sharding.Versions) {
 	s.missed = time.Now()
 	for source, now := range missing {
 		s.later(fmt.Errorf("worker %s: the last holder of a bucket had seen version %s of source %s, and the server is only at %s: "+
-			"it was restored from a backup, or the Leases are of another cluster; this replica goes on", w.name, seen[source], source, now))
+			"it was restored from a backup, or the Leases are of another cluster; this replica continues", w.name, seen[source], source, now))
 	}
 }

@@ -15,7 +15,7 @@ import (
 )
 
 // pages answers with pages of one object, in a namespace of the page's number. The second page has expired
-// each time until the list goes on with the present state.
+// each time until the list continues with the present state.
 type pages struct {
 	cache.ListerWatcherWithContext
 	offers bool // to go on

@@ -108,7 +108,7 @@ func (s *Set) agree(ctx context.Context) error {
 }
 
 // divideBy sets the ranges. It must be called while there is no session. A replica that was cut off for
-// long may find new ranges, if somebody has deleted the Leases of the set meanwhile.
+// long may find new ranges, if the Leases of the set were deleted meanwhile.
 func (s *Set) divideBy(r *plan.Ranges) {
 	if s.rangesKey() == r.Key() {
 		return
@@ -181,7 +181,7 @@ func (s *Set) writeRanges(ctx context.Context, last *coordinationv1.Lease, r *pl
 	return err
 }
 
-// keepRangesLocked writes the Lease of the ranges again if somebody has deleted or changed it. Otherwise
+// keepRangesLocked writes the Lease of the ranges again if it was deleted or changed. Otherwise
 // a replica that starts would divide by other ranges.
 func (s *Set) keepRangesLocked(now time.Time) {
 	if !s.opts.ByNamespace || now.Before(s.view.rangesRetry) {
@@ -218,7 +218,7 @@ func (s *Set) restoreRanges(ctx context.Context, r *plan.Ranges) error {
 	}
 	switch err = s.writeRanges(ctx, lease, r); {
 	case err == nil:
-		s.report(fmt.Errorf("somebody has changed or deleted the Lease %s, and this replica has written it again", name))
+		s.report(fmt.Errorf("the Lease %s was changed or deleted, and this replica has written it again", name))
 	case isOutdated(err):
 		return nil // another replica was first
 	}

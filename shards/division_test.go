@@ -108,7 +108,7 @@ func TestRangesThatCannotBeReadDelayAReplica(t *testing.T) {
 	})
 }
 
-// A replica that starts must not divide by ranges that somebody has written into the Lease: others work
+// A replica that starts must not divide by ranges that were written into the Lease by hand: others work
 // by the ranges that they know.
 func TestRangesThatSomebodyChangesAreWrittenAgain(t *testing.T) {
 	inDividedWorld(t, 64, func(t *testing.T, w *world) {
@@ -128,7 +128,7 @@ func TestRangesThatSomebodyChangesAreWrittenAgain(t *testing.T) {
 		}
 		w.balanced(a, b, c)
 		w.apart(a, b, c)
-		if errs := slices.Concat(a.took(), b.took()); len(errs) == 0 || !strings.Contains(errs[0].Error(), "somebody has changed or deleted the Lease test-ranges") {
+		if errs := slices.Concat(a.took(), b.took()); len(errs) == 0 || !strings.Contains(errs[0].Error(), "the Lease test-ranges was changed or deleted") {
 			t.Errorf("reported are %v", errs)
 		}
 	})
@@ -157,7 +157,7 @@ func TestRangesThatSomebodyDeletesAreWrittenAgainUntilThatSucceeds(t *testing.T)
 	})
 }
 
-// If nobody is left that knows the ranges, others are cut when the last session is over.
+// If no replica is left that knows the ranges, others are cut when the last session is over.
 func TestRangesThatNobodyKnowsAreCutAgain(t *testing.T) {
 	inDividedWorld(t, 64, func(t *testing.T, w *world) {
 		a := w.start("a")

@@ -65,7 +65,7 @@ func ExampleNew() {
 	ctx, stop := context.WithCancel(context.Background())
 	err := runShared(ctx, newClient(), func(_ context.Context, config *corev1.ConfigMap) error {
 		fmt.Println("handling", config.Name)
-		stop() // a real program goes on until it gets a signal
+		stop() // a real program runs until it gets a signal
 		return nil
 	})
 	if err != nil {

@@ -95,7 +95,7 @@ func TestACutOffReplicaEndsItsCallsBeforeOthersBegin(t *testing.T) {
 		synctest.Wait()
 		w.mu.Lock()
 		if by, busy := w.calls[key]; busy {
-			t.Errorf("the call of %s for %s goes on", by, key)
+			t.Errorf("the call of %s for %s has not returned", by, key)
 		}
 		w.mu.Unlock()
 		for b.owned() < 16 {

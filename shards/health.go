@@ -59,7 +59,7 @@ type Health struct {
 	// UnownedFor is how long the first of these buckets has had no replica. It is 0 if there is none.
 	UnownedFor time.Duration `json:"-"`
 	// Unserved is how many buckets are with replicas that lack a controller of this one, such as
-	// replicas of the previous version of the program during a rolling update. Nobody reconciles the
+	// replicas of the previous version of the program during a rolling update. No replica reconciles the
 	// keys of that controller in these buckets. UnservedFor is how long that has been so. It is 0 if
 	// Unserved is 0. Lacking has the names of the controllers that a replica lacks, sorted.
 	Unserved    int           `json:"unserved"`
@@ -75,7 +75,7 @@ type Health struct {
 	Taken    int `json:"taken"`
 	Released int `json:"released"`
 	// LostSessions is how many sessions the replica has lost. It lost them because it could not renew
-	// them in time, or because somebody has ended them or deleted their Lease.
+	// them in time, or because they were ended, or their Lease was deleted.
 	LostSessions int `json:"lostSessions"`
 	// LostCalls is how many calls of lost sessions have not returned. Another replica may be working
 	// on the same keys.

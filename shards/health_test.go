@@ -133,7 +133,7 @@ func TestLeasesWithoutVersionsAreRefused(t *testing.T) {
 	})
 }
 
-// TestHealthSaysForHowLongBucketsHaveHadNoOwner has nobody ask for Health in between.
+// TestHealthSaysForHowLongBucketsHaveHadNoOwner does not call Health in between.
 func TestHealthSaysForHowLongBucketsHaveHadNoOwner(t *testing.T) {
 	inWorld(t, 1, func(t *testing.T, w *world) {
 		var refused atomic.Bool

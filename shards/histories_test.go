@@ -37,7 +37,7 @@ type history struct {
 	log     []string
 }
 
-// gone is a delete that somebody must handle, unless all who know of it have died.
+// gone is a delete that must be handled, unless all replicas that know of it have died.
 type gone struct {
 	uid  types.UID
 	know map[*replica]bool // the replicas that were told
@@ -102,7 +102,7 @@ func (h *history) drop(r *replica) {
 	delete(h.behind, r)
 }
 
-// excuse forgets the deletes that nobody has reconciled yet. A replica that is behind may get one from
+// excuse forgets the deletes that are not reconciled yet. A replica that is behind may get one from
 // another replica, reconcile the key from a state that still has the object, and die before it has caught up.
 func (h *history) excuse() {
 	h.mu.Lock()

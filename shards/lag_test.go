@@ -72,7 +72,7 @@ func TestABucketThatCannotCatchUpGoesToTheNextReplica(t *testing.T) {
 		if h := b.set.Health(); h.Owned != 0 || c.owned() != 16 || h.CatchingUpFor < 59*time.Minute {
 			t.Errorf("with another replica: %+v; that one has %d buckets", h, c.owned())
 		}
-		c.stop() // and b must have the buckets again, because nobody else is there
+		c.stop() // and b must have the buckets again, because there is no other replica
 		time.Sleep(10 * time.Second)
 		if h := b.set.Health(); h.Owned != 16 {
 			t.Errorf("alone again: %+v", h)
@@ -96,7 +96,7 @@ func TestReplicasThatAreAllBehindKeepTheirBuckets(t *testing.T) {
 		}
 		w.writeAll("3")
 		time.Sleep(10 * time.Second)
-		gone.stop() // nobody has what it has seen
+		gone.stop() // the versions that it has seen are lost
 		for range 60 {
 			time.Sleep(time.Minute)
 			sum := 0
@@ -157,7 +157,7 @@ func TestAReplicaThatCannotListItsPartIsAwayForLonger(t *testing.T) {
 	})
 }
 
-// After a restore, a version that nobody has any more is no measure.
+// After a restore, a version that no server has any more is not a measure.
 func TestNoReplicaLagsBehindALostVersion(t *testing.T) {
 	inWorld(t, 64, func(t *testing.T, w *world) {
 		version := w.outdated()
@@ -275,7 +275,7 @@ func TestACutOffReplicaIsNotAMeasure(t *testing.T) {
 	})
 }
 
-// A replica that let go of a bucket before a restore has handled deletes up to a version that the server
+// A replica that released a bucket before a restore has handled deletes up to a version that the server
 // reaches again. That is no reason to forget a later delete which the next holder has not reconciled.
 func TestADeleteAfterARestoreIsNotTakenForAnEarlierOne(t *testing.T) {
 	inWorld(t, 64, func(t *testing.T, w *world) {
@@ -283,7 +283,7 @@ func TestADeleteAfterARestoreIsNotTakenForAnEarlierOne(t *testing.T) {
 		w.settled(time.Minute)
 		version := w.outdated()
 		w.settled(time.Minute)
-		b := w.start("b") // a lets go of half of the buckets
+		b := w.start("b") // a releases half of the buckets
 		w.settled(time.Minute)
 		w.restore(version)
 		w.settled(10 * time.Minute)

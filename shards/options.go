@@ -69,7 +69,7 @@ type Options struct {
 	ByNamespace bool
 
 	// LeaseDuration is how long a replica keeps its buckets after its last renewal. After a replica
-	// has died, nobody works on its buckets for this time. It must be a whole number of seconds, and
+	// has died, no replica works on its buckets for this time. It must be a whole number of seconds, and
 	// at most a day. Defaults to 15 s.
 	LeaseDuration time.Duration
 

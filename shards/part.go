@@ -83,7 +83,7 @@ func (p *part) narrow(opts metav1.ListOptions) metav1.ListOptions {
 	defer p.mu.Unlock()
 	switch {
 	case len(p.buckets) == 0 || p.selector == "":
-		opts.FieldSelector = nobody
+		opts.FieldSelector = noObject
 	case !p.refused && len(p.buckets) < p.source.total:
 		opts.ShardSelector = p.selector
 	}
@@ -113,7 +113,7 @@ func (p *part) probe(ctx context.Context) {
 	if refused {
 		return // a server that selects does not select for this part
 	}
-	opts := metav1.ListOptions{Limit: 1, FieldSelector: nobody, ShardSelector: "?"}
+	opts := metav1.ListOptions{Limit: 1, FieldSelector: noObject, ShardSelector: "?"}
 	switch _, err := p.source.all.ListWithContext(ctx, opts); {
 	case err == nil:
 		p.source.found(selectorIgnored)

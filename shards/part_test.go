@@ -23,7 +23,7 @@ func TestAnEarlierPartDoesNotCountForThePresentOne(t *testing.T) {
 		select {
 		case <-first.Changed:
 		default:
-			t.Fatal("the first part goes on")
+			t.Fatal("the first part has not ended")
 		}
 		second := src.Part()
 		first.Applied()

@@ -49,7 +49,7 @@ func (s *Set) write(n *session) bool {
 		n.lease = written
 		return s.renewed(n, sent)
 	case apierrors.IsNotFound(err):
-		s.lose(n, fmt.Errorf("somebody has deleted its Lease %s", lease.Name))
+		s.lose(n, fmt.Errorf("its Lease %s was deleted", lease.Name))
 	case apierrors.IsConflict(err):
 		s.rereadSession(ctx, n, err)
 	case n.ctx.Err() == nil:

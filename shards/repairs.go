@@ -9,7 +9,7 @@ import (
 	"github.com/customcacheinformer/informer/shards/internal/leases"
 )
 
-// repairLocked writes the Lease of a bucket of this replica again, after somebody has deleted or
+// repairLocked writes the Lease of a bucket of this replica again, after it was deleted or
 // changed it.
 func (s *Set) repairLocked(h *holding) {
 	seen := &s.view.buckets[h.bucket]
@@ -40,10 +40,10 @@ func (s *Set) repairLocked(h *holding) {
 			s.later(fmt.Errorf("mending the Lease of bucket %d: %w", h.bucket, err))
 			return
 		case isNew:
-			s.later(fmt.Errorf("somebody has deleted the Lease of bucket %d, and this replica has created it again", h.bucket))
+			s.later(fmt.Errorf("the Lease of bucket %d was deleted, and this replica has created it again", h.bucket))
 			h.lease = written
 		default: // h.lease stays: the next step looks for deletes
-			s.later(fmt.Errorf("somebody has changed the Lease of bucket %d, and this replica has mended it", h.bucket))
+			s.later(fmt.Errorf("the Lease of bucket %d was changed, and this replica has mended it", h.bucket))
 		}
 		s.view.note(written, false, time.Now())
 	})

@@ -66,7 +66,7 @@ func (w *world) edit(part string, change func(*coordinationv1.Lease)) {
 	}
 }
 
-// A replica mends a Lease that somebody has changed, or begins a new session. Then all goes on.
+// A replica mends a Lease that was changed, or begins a new session. Then the set works again.
 func TestLeasesThatSomebodyChangesAreMended(t *testing.T) {
 	for _, part := range []string{"-session-", "-bucket-"} {
 		for _, what := range slices.Sorted(maps.Keys(edits)) {
@@ -122,7 +122,7 @@ func TestAnEndedSessionEndsItsCallsAtOnce(t *testing.T) {
 		w.edit("-session-", edits["it has ended"])
 		time.Sleep(10 * time.Millisecond)
 		if !errors.Is(context.Cause(ctx), informer.ErrLeaseLost) {
-			t.Errorf("the call goes on: %v", context.Cause(ctx))
+			t.Errorf("the call is not canceled: %v", context.Cause(ctx))
 		}
 		w.settled(time.Minute)
 		w.balanced(a)

@@ -100,7 +100,7 @@ func (s *selecting) Watch(opts metav1.ListOptions) (watch.Interface, error) {
 }
 
 // selectedWatch has some events of another watch. The Filter of package watch does not end by Stop while
-// nobody reads.
+// no test reads.
 type selectedWatch struct {
 	watch.Interface
 	events  chan watch.Event

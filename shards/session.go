@@ -249,7 +249,7 @@ func (s *session) publish(lease *coordinationv1.Lease, workers map[string]string
 }
 
 // heed looks at a state of the session's Lease, and reports whether another replica has ended the session.
-// If somebody has changed or deleted the Lease, heed has it written again at once, before other replicas
+// If the Lease was changed or deleted, heed has it written again at once, before other replicas
 // count the session as dead. The caller must hold one of the two locks.
 func (s *session) heed(lease *coordinationv1.Lease, deleted bool, mark leases.Mark) (ended bool) {
 	if lease.UID == s.first.UID && !leases.IsNewer(lease, s.first) {

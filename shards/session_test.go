@@ -43,7 +43,7 @@ func TestTheClockEndsASessionBeforeItsTimerDoes(t *testing.T) {
 			t.Error("another call may begin")
 		}
 		if err := call.Err(); err == nil || !errors.Is(context.Cause(call), informer.ErrLeaseLost) {
-			t.Errorf("the call goes on: %v, %v", err, context.Cause(call))
+			t.Errorf("the call is not canceled: %v, %v", err, context.Cause(call))
 		}
 		select {
 		case <-call.Done():
@@ -74,7 +74,7 @@ func TestARenewalCountsFromTheTimeWhenItWasSent(t *testing.T) {
 		time.Sleep(time.Nanosecond)
 		synctest.Wait()
 		if n.ctx.Err() == nil || !n.expired() {
-			t.Error("the session goes on")
+			t.Error("the session has not ended")
 		}
 	})
 }

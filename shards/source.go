@@ -30,8 +30,8 @@ const (
 	// it lists again. An API server that selects does not send changes of objects in other buckets,
 	// so the next change or bookmark may come late.
 	slack = 500 * time.Millisecond
-	// nobody is a field selector for no object, because no name is "-".
-	nobody = "metadata.name=-"
+	// noObject is a field selector for no object, because no name is "-".
+	noObject = "metadata.name=-"
 )
 
 // source delivers the objects in the buckets of a replica. Each set of buckets is one part. It

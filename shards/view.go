@@ -99,7 +99,7 @@ func (v *view) restored(lease *coordinationv1.Lease) {
 	}
 }
 
-// sessionOf returns the id of the session of a Lease, even if somebody has changed the holder in it.
+// sessionOf returns the id of the session of a Lease, even if the holder in it was changed.
 // It returns "" if the session is not known.
 func (v *view) sessionOf(lease *coordinationv1.Lease) string {
 	if id := leases.Holder(lease); lease.Name == leases.SessionName(v.opts.Name, id) {
@@ -132,7 +132,7 @@ func (b *seenBucket) holder() string {
 }
 
 // end returns when the session is dead unless it is renewed. Until then it may still work, even if
-// somebody has deleted its Lease.
+// its Lease was deleted.
 func (s *seenSession) end(opts *Options) time.Time {
 	duration := s.Duration
 	if duration == 0 {
@@ -181,7 +181,7 @@ func (v *view) died(bucket int) *leases.Session {
 	return nil
 }
 
-// claimed reports whether the Lease of a session that may work names the bucket. If somebody deletes
+// claimed reports whether the Lease of a session that may work names the bucket. If a user deletes
 // the Lease of a bucket, replicas that start later learn only from this that the bucket is taken.
 func (v *view) claimed(bucket int, now time.Time) bool {
 	for _, s := range v.sessions {

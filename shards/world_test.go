@@ -137,7 +137,7 @@ type replica struct {
 	group  *informer.Group
 	cache  *informer.CustomCacheInformer[*corev1.ConfigMap]
 	server *selecting            // between the replica and its ConfigMaps, or nil
-	extra  bool                  // the set has another Source, which nobody reads
+	extra  bool                  // the set has another Source, which no controller reads
 	named  string                // the name of the controller, "objects" by default
 	more   []string              // the names of more controllers
 	slow   time.Duration         // how long a call takes

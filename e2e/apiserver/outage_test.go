@@ -199,7 +199,7 @@ func waitEnd(t *testing.T, w watch.Interface) {
 				t.Errorf("got %s %v, want the end of the watch", event.Type, event.Object)
 			}
 		case <-timeout:
-			t.Fatal("watch goes on")
+			t.Fatal("the watch has not ended")
 		}
 	}
 }

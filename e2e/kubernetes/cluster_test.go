@@ -50,7 +50,7 @@ func (c *cluster) clientset(config *rest.Config) kubernetes.Interface {
 	return client
 }
 
-// namespace makes a namespace, and returns its name, which nobody else has.
+// namespace makes a namespace, and returns its name, which no other test has.
 func (c *cluster) namespace() string {
 	c.Helper()
 	made, err := c.client.CoreV1().Namespaces().Create(c.ctx,

@@ -21,7 +21,7 @@ import (
 )
 
 // watchFor is how long a watch lasts, in seconds. The API server asks RBAC when a watch begins, so it
-// goes on with a watch of a user who has lost the right.
+// continues a watch of a user who has lost the right.
 const watchFor int64 = 2
 
 // TestANamespaceWhoseRightIsRevokedKeepsItsStateUntilItIsGrantedAgain has a user who may read ConfigMaps in two

@@ -44,13 +44,13 @@ func TestTheRelayAsksTheAPIServerForTheNameAndTheRightsOfAClient(t *testing.T) {
 			t.Errorf("%s of another resource: %v", name, err)
 		}
 	}
-	nobody := rest.CopyConfig(address)
-	if _, err := typed(t, nobody).CoreV1().Pods(namespace).List(c.ctx, metav1.ListOptions{}); !apierrors.IsForbidden(err) {
+	unnamed := rest.CopyConfig(address)
+	if _, err := typed(t, unnamed).CoreV1().Pods(namespace).List(c.ctx, metav1.ListOptions{}); !apierrors.IsForbidden(err) {
 		t.Errorf("without credentials: %v", err)
 	}
-	nobody.BearerToken = "no token"
-	if _, err := typed(t, nobody).CoreV1().Pods(namespace).List(c.ctx, metav1.ListOptions{}); !apierrors.IsUnauthorized(err) {
-		t.Errorf("with a token that nobody has: %v", err)
+	unnamed.BearerToken = "no token"
+	if _, err := typed(t, unnamed).CoreV1().Pods(namespace).List(c.ctx, metav1.ListOptions{}); !apierrors.IsUnauthorized(err) {
+		t.Errorf("with an unknown token: %v", err)
 	}
 	c.revoked(typed(t, clients["a user with a certificate"]).CoreV1().Pods(namespace), namespace, roles[0])
 }

@@ -130,7 +130,7 @@ func (w *world) inTheMiddle(ctx context.Context, names []string, do func()) erro
 }
 
 // conflict moves Websites to other hosts, and then gives them addresses. After each of these
-// changes, somebody else annotates each Website and each Ingress just before the operator
+// changes, another client annotates each Website and each Ingress just before the operator
 // writes it for the first time. conflict returns the number of refused writes, and fails if an
 // annotation is lost.
 func (w *world) conflict(ctx context.Context, names []string) (refused int, err error) {
@@ -155,7 +155,7 @@ func (w *world) conflict(ctx context.Context, names []string) (refused int, err 
 	return w.front.Calls().Conflicts() - was, err
 }
 
-// getAhead makes somebody else annotate each object just before the operator writes it for the
+// getAhead makes another client annotate each object just before the operator writes it for the
 // first time from now on.
 func (w *world) getAhead(ctx context.Context, team string) {
 	var met sync.Map

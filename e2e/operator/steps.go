@@ -19,7 +19,7 @@ var steps = []step{
 	{"Three Websites are created. Each gets an Ingress, the Ingress an address, and the Website a status.", showConverge},
 	{"An Ingress is deleted by hand. It comes back.", showRecreate},
 	{"200 Websites are created. The operator is killed in the middle, and started again.", showCrash},
-	{"100 Websites get other hosts, then addresses. Somebody else changes each object just before the operator first writes it.", showConflict},
+	{"100 Websites get other hosts, then addresses. Another client changes each object just before the operator first writes it.", showConflict},
 	{"A Website expires. It is taken down when the time comes.", showExpire},
 	{"The operator is asked to stop.", showStop},
 }

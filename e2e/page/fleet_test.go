@@ -148,13 +148,13 @@ func TestAFilterAndOpenRowsStayWhenThePageFollows(t *testing.T) {
 			if got := eval[string](p, names); got != want {
 				t.Errorf("with the filter %q the page shows %s", filter, got)
 			}
-			next = p.until("the page goes on", func(c content) bool { return c.Time > next.Time })
+			next = p.until("the page is updated", func(c content) bool { return c.Time > next.Time })
 		}
 		// The first is opened, or closed if it was open.
 		const first = `[...document.querySelectorAll("section")].find((s) => s.checkVisibility()).querySelector("details")`
 		before := eval[bool](p, first+`.open`)
 		eval[bool](p, first+`.querySelector("summary").click() === undefined`)
-		if next = p.until("the page goes on", func(c content) bool { return c.Time > next.Time }); eval[bool](p, first+`.open`) == before {
+		if next = p.until("the page is updated", func(c content) bool { return c.Time > next.Time }); eval[bool](p, first+`.open`) == before {
 			t.Errorf("with the filter %q the first section is open again: %v", filter, before)
 		}
 	}

@@ -107,17 +107,17 @@ func TestThePageIsPausedByKeyboard(t *testing.T) {
 	// The other page shows how much time has passed.
 	seen := other.until("the other page has it", func(c content) bool { return c.watcher("cache").Cells["Handled"] == "101" })
 	for range 2 {
-		seen = other.until("the other page goes on", func(c content) bool { return c.Time > seen.Time })
+		seen = other.until("the other page is updated", func(c content) bool { return c.Time > seen.Time })
 	}
 	still := p.until("it answers", func(content) bool { return true })
 	if still.Time != paused.Time || still.watcher("cache").Cells["Handled"] != "1" {
-		t.Errorf("it went on while it was paused, from %s to %s", paused.Time, still.Time)
+		t.Errorf("it was updated while it was paused, from %s to %s", paused.Time, still.Time)
 	}
 	if got := eval[string](p, focused); got != "BUTTON" {
 		t.Errorf("the focus went to %s", got)
 	}
 	p.do(chromedp.KeyEvent(kb.Enter))
-	p.until("it goes on", func(c content) bool { return c.Button == "Pause" && c.watcher("cache").Cells["Handled"] == "101" })
+	p.until("it is updated", func(c content) bool { return c.Button == "Pause" && c.watcher("cache").Cells["Handled"] == "101" })
 }
 
 func TestTheFocusAndTheScrollPositionsStayWhenThePageFollows(t *testing.T) {
@@ -144,7 +144,7 @@ func TestTheFocusAndTheScrollPositionsStayWhenThePageFollows(t *testing.T) {
 	})
 	next := first
 	for range 2 {
-		next = p.until("the page goes on", func(c content) bool { return c.Time > next.Time })
+		next = p.until("the page is updated", func(c content) bool { return c.Time > next.Time })
 	}
 	if !eval[bool](p, `document.querySelector(".scroll").scrollLeft > 0`) {
 		t.Error("it has scrolled back")

@@ -84,7 +84,7 @@ func TestThePageSaysThatTheServerDoesNotAnswerUntilItDoes(t *testing.T) {
 				t.Error("users of screen readers are not told: the element that says so has no role \"status\"")
 			}
 			s.instead.Store(nil)
-			p.until("it goes on", func(c content) bool { return c.Connection == "" && c.Time > lost.Time })
+			p.until("it is updated", func(c content) bool { return c.Connection == "" && c.Time > lost.Time })
 			if n := p.navigated(); n != 1 {
 				t.Errorf("it was loaded %d times", n)
 			}

@@ -101,7 +101,7 @@ func TestHugeAndUnknownSelectorsAreRefused(t *testing.T) {
 		"a field that is not served": {"fieldSelector=spec.holderIdentity%3Dme", 400, 0},
 		"such a field in a watch":    {"watch=true&fieldSelector=spec.holderIdentity%3Dme", 400, 0},
 		"a negative limit is none":   {"limit=-1", 200, 4},
-		"a continue token of nobody": {"limit=1&continue=bm90aGluZw", 400, 0},
+		"an invalid continue token":  {"limit=1&continue=bm90aGluZw", 400, 0},
 		"a version that is none":     {"resourceVersion=new", 400, 0},
 		"one below 0":                {"resourceVersion=-1", 400, 0},
 		"a watch from below 0":       {"watch=true&sendInitialEvents=false&resourceVersionMatch=NotOlderThan&resourceVersion=-1", 400, 0},

@@ -68,7 +68,7 @@ func (w *world) truth() contents {
 	return contentsOf(all)
 }
 
-// awaitEqual waits until the followers have the contents of the API server, which nobody changes.
+// awaitEqual waits until the followers have the contents of the API server, which must not change meanwhile.
 func (w *world) awaitEqual(all []follower) {
 	w.Helper()
 	begun, want := time.Now(), w.truth()

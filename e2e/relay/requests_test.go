@@ -74,7 +74,7 @@ func (w *world) get(config *rest.Config, path string) answer {
 // leasesAt returns the path of all Leases of a version.
 func leasesAt(version uint64) string { return fmt.Sprint(leasesPath, "?resourceVersion=", version) }
 
-// open opens a watch of all Leases that nobody reads yet, with its own connection.
+// open opens a watch of all Leases that is not read yet, with its own connection.
 func (w *world) open(config *rest.Config) *http.Response {
 	w.Helper()
 	conn, err := connect(w.Context(), config)

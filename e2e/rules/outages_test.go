@@ -348,7 +348,7 @@ var outages = []struct {
 		},
 	},
 	{
-		name: "a bucket is taken by nobody",
+		name: "a bucket is not taken",
 		series: map[string]string{
 			`informer_shards_unowned`:         "0x59 1x180",
 			`informer_shards_unowned_seconds`: "0x59 0+30x180",

@@ -164,7 +164,7 @@ func TestADeleteIsUnknownIfAllThatWereToldOfItWereKilled(t *testing.T) {
 		}
 		told("before", "2", "5")
 		told("after", "6", "9")
-		check(true, "nobody was told")
+		check(true, "no replica was told")
 		told("first", "", "")
 		told("first", "2", "5")
 		told("first", "7", "9")
@@ -227,7 +227,7 @@ func TestSessionsThatAreOverAreNoticed(t *testing.T) {
 		write("bucket-3", "b_2", 1, 10)
 		for bucket, want := range map[int]bool{0: false, 3: true, 4: true} {
 			if got := o.unheld(bucket, at(59)); got != want {
-				t.Errorf("nobody had bucket %d: %v", bucket, got)
+				t.Errorf("no replica had bucket %d: %v", bucket, got)
 			}
 		}
 		for _, c := range []struct {
@@ -307,7 +307,7 @@ func TestUnownedBucketsAreNoticed(t *testing.T) {
 		o.serving(false)
 		pass(time.Minute, 0, "the API server is down")
 		o.serving(true)
-		pass(unownedFor+time.Second, 1, "nobody takes the bucket")
+		pass(unownedFor+time.Second, 1, "no replica takes the bucket")
 		write("bucket-15", "b_2", 3)
 		if len(o.faults) != faults+1 {
 			t.Error("a token that another holder had is not noticed")

@@ -21,7 +21,7 @@ type begin struct {
 	Bucket  int
 	Token   int64
 	Entered int64 // when reconcile was called
-	Deaf    bool  // it goes on whatever the answer is
+	Deaf    bool  // it continues whatever the answer is
 }
 
 // order is the answer: what to do in the call.

@@ -56,8 +56,8 @@ type session struct {
 type bucket struct {
 	holder   string
 	token    int64
-	released time.Time // when its holder let go of it; zero if somebody has it
-	unowned  time.Time // zero if somebody has it
+	released time.Time // when its holder released it; zero if it is owned
+	unowned  time.Time // zero if it is owned
 	faulty   bool      // it was unowned for too long, and that was noted
 	failures map[int64]bool
 	tenures  []tenure
@@ -399,7 +399,7 @@ func (o *owners) ids() []string {
 	return ids
 }
 
-// failedOver reports whether the holder with a token has got a bucket that nobody had let go of.
+// failedOver reports whether the holder with a token got a bucket that was not released before.
 func (o *owners) failedOver(bucket int, token int64) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()

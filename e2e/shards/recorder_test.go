@@ -67,7 +67,7 @@ func (r *recorder) begin(b begin) order {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.dead[b.Replica] {
-		return order{Refused: true} // nobody reads it
+		return order{Refused: true} // it is not read
 	}
 	defer r.changedLocked()
 	if b.Token < r.tokens[b.Bucket] && !b.Deaf {

@@ -99,7 +99,7 @@ func TestTheAPIServerSelectsOrDoesNot(t *testing.T) {
 				w.Fatalf("the selector is %s, and objects of other replicas come: %v", by, come)
 			}
 			from, ticked := w.foreign(), ticks.Load()
-			w.awaitAlive("nobody writes", func() bool { return ticks.Load() > ticked+200 })
+			w.awaitAlive("no writes", func() bool { return ticks.Load() > ticked+200 })
 			come = w.foreign() > from // some may have been on their way
 		}
 		w.Logf("%s: shown after %v", by, shown.Round(time.Millisecond))

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// excused reports whether nobody can blame an overlap on the replicas: a process, or the test's own,
+// excused reports whether an overlap is not the fault of the replicas: a process, or the test's own,
 // was not run, or a call has ignored its ctx, and its replica has lost the bucket by a failover.
 func (r *recorder) excused(o overlap, failedOver func(bucket int, token int64) bool) bool {
 	from, to := o.first.Token, o.second.Token
@@ -93,7 +93,7 @@ func (r *recorder) stale(changes [buckets][kinds][]uint64, failedOver func(bucke
 	before := map[string][]*call{} // by key: the ended calls
 	for _, c := range r.calls {
 		if c.ended.IsZero() || c.end.Call == 0 {
-			continue // nobody knows what it has seen
+			continue // the versions that it has seen are unknown
 		}
 		key := c.Key
 		first := last[key] == nil || c.Token > last[key].Token

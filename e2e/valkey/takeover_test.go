@@ -31,7 +31,7 @@ func TestAWriterThatWasPausedPastATakeoverStoresNothing(t *testing.T) {
 
 	w.OK(first.Signal(syscall.SIGCONT))
 	w.object("f") // so that the first writer has something to write
-	w.Await("the first writer goes on", func() bool { return first.has(func(m message) bool { return m.Ended != "" }) })
+	w.Await("the first writer continues", func() bool { return first.has(func(m message) bool { return m.Ended != "" }) })
 	if !first.has(func(m message) bool { return m.Fenced }) {
 		t.Errorf("the first writer has ended with %q", first.all(func(m message) string { return m.Ended }))
 	}

@@ -65,7 +65,7 @@ func strip(pod *corev1.Pod) (*corev1.Pod, error) {
 //   - A Pod has several in a dual-stack cluster.
 //   - A finished Pod keeps its addresses in its status, but the next Pod may have them already.
 //   - A Pod of the host's network has the addresses of the node, as all such Pods have and the
-//     node's own processes. So they are nobody's.
+//     node's own processes. So they belong to no Pod.
 //
 // If addresses returns an error, the informer reports it, and the index does not have the Pod.
 func addresses(pod *corev1.Pod) ([]string, error) {

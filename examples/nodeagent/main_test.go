@@ -29,7 +29,7 @@ func TestMain(m *testing.M) {
 }
 
 // pipes is a net.Listener in memory. Unlike a socket, it lets the time of a synctest bubble go on
-// while somebody waits for a connection.
+// while a client waits for a connection.
 type pipes struct {
 	dialed chan net.Conn
 	closed chan struct{}
@@ -203,7 +203,7 @@ func TestAStopGivesUpAClientThatReadsNothing(t *testing.T) {
 	})
 }
 
-// ask makes a request whose answer nobody reads yet.
+// ask makes a request whose answer is not read yet.
 func (w *world) ask(path string) net.Conn {
 	w.Helper()
 	conn, err := w.listener.dial(w.Context(), "", "")

@@ -64,7 +64,7 @@ func TestReconcile(t *testing.T) {
 		{what: "another host", sites: of(moved), ingresses: of(reached), verb: "update", phase: website.Online},
 		{what: "expires later", sites: of(until(time.Hour)), ingresses: of(reached), phase: website.Online, again: true},
 		{what: "has expired", sites: of(until(-time.Hour)), ingresses: of(reached), verb: "delete", phase: website.Expired},
-		{what: "somebody else's Ingress", sites: of(shop()), ingresses: of(foreign), fails: true},
+		{what: "the Ingress of another owner", sites: of(shop()), ingresses: of(foreign), fails: true},
 		{what: "deleted"},
 	} {
 		t.Run(test.what, func(t *testing.T) {
@@ -185,7 +185,7 @@ func TestOnSources(t *testing.T) {
 		stop := start(t, sites, kube)
 		expect("at the start", "shop.example.com", website.Pending)
 
-		// Somebody changes the Ingress while the operator's watch is stuck. The operator's
+		// A user changes the Ingress while the operator's watch is stuck. The operator's
 		// writes are refused until it has seen the change.
 		ingresses.SetFaults(informertest.Faults{Mute: true})
 		ingress, err := ingresses.Get(shopKey)

@@ -86,7 +86,7 @@ func follow(ctx context.Context, out io.Writer, group *informer.Group, client ty
 	// Two watchers that are there from the beginning. Each has a view, which remembers what the
 	// watcher got.
 	screen := newScreen(out)
-	fmt.Fprintf(screen, "Three watchers follow one informer for %v: a quick one, one that takes %v over each\nchange, and one that joins later. Nobody waits for the slow one.\n\n", duration, slowness)
+	fmt.Fprintf(screen, "Three watchers follow one informer for %v: a quick one, one that takes %v over each\nchange, and one that joins later. The others do not wait for the slow one.\n\n", duration, slowness)
 	quick, slow, late := newView("quick"), newView("slow"), newView("late")
 	hurry := make(chan struct{}) // closed when the slow watcher should not be slow any more
 	err = errors.Join(

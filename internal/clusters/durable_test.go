@@ -22,7 +22,7 @@ import (
 	"github.com/customcacheinformer/informer/internal/testkit"
 )
 
-// A restart keeps the clusters that the store has, also before something engages them. One that is the same goes on without a
+// A restart keeps the clusters that the store has, also before something engages them. One that is the same continues without a
 // list, and misses no delete. Another one under the name is compared with a list, and so is one that may be another.
 func TestARestartOverClusters(t *testing.T) {
 	for _, when := range []string{"before Run", "while the store is read", "later"} {

@@ -111,7 +111,7 @@ func TestAMoveComparesTheContents(t *testing.T) {
 				t.Errorf("%s has the form %q", obj.Name, got)
 			}
 		}
-		// The watch goes on in the new form, and a later list takes equal versions for equal contents again.
+		// The watch continues in the new form, and a later list takes equal versions for equal contents again.
 		east.Apply(testkit.Object("a", "2"))
 		w.checkAfter(time.Second, []string{"east", "west"}, v)
 		equal(t, "events after the move", v.take(), []string{"watch updated east|a"})

@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// A number stands in each place where a user can set one, and in some where nobody can.
+// There is a number in each place where a user can set one, and in some others.
 const shapes = `package shapes
 
 type Level uint8

@@ -83,7 +83,7 @@ func (f *factory) source(obj runtime.Object) cache.ListerWatcher {
 	return nil
 }
 
-// InformerFor is called when somebody asks for a type, also through Core, Policy and Scheduling.
+// InformerFor is called when a type is asked for, also through Core, Policy and Scheduling.
 func (f *factory) InformerFor(obj runtime.Object, newFunc internalinterfaces.NewInformerFunc) cache.SharedIndexInformer {
 	if lw := f.source(obj); lw != nil {
 		newFunc = func(_ kubernetes.Interface, resync time.Duration) cache.SharedIndexInformer {

@@ -18,7 +18,7 @@ func storeBefore(ctx context.Context, lw cache.ListerWatcher, store cache.Store,
 		for _, d := range obj.(cache.Deltas) {
 			if d.Type == cache.Deleted {
 				if err := store.Delete(d.Object); err != nil { // or of a tombstone
-					return err // which nobody sees, and the delete does not come again
+					return err // which is not seen, and the delete does not come again
 				}
 				handler.OnDelete(d.Object)
 				continue

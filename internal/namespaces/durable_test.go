@@ -46,7 +46,7 @@ func deletes(r *recorder) (keys []string) {
 	return keys
 }
 
-// A restart replays nothing: each namespace goes on from a version of its own, also if another
+// A restart replays nothing: each namespace continues from a version of its own, also if another
 // is far ahead.
 func TestARestartOverSeveralNamespacesListsNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -26,8 +26,8 @@ func (c oddClient) List(ctx context.Context, opts metav1.ListOptions) (*metav1.L
 	return list, err
 }
 
-// Nobody can say whether such a namespace has reached a version, so no caller is told that all
-// namespaces have.
+// It is unknown whether such a namespace has reached a version, so no wait returns as if all
+// namespaces had.
 func TestAVersionThatCannotBeComparedIsNotPassed(t *testing.T) {
 	for _, namespaces := range [][]string{{"odd", "b"}, {"b", "odd"}, {"b", "odd", "c"}} {
 		inBubble(t, strings.Join(namespaces, " "), func(t *testing.T) {

@@ -25,7 +25,7 @@ import (
 // cases of the other files, which compare both informers, test the other differences.
 func TestDifferences(t *testing.T) {
 	sharedCases{
-		"in a delete of something that nobody was told of": func(t *testing.T, s shared) {
+		"in a delete of an object without an add": func(t *testing.T, s shared) {
 			src, _, h := settled(t, s, two())
 			stranger := object("c", "1")
 			stranger.ResourceVersion = "1009"

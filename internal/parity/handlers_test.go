@@ -217,7 +217,7 @@ func TestSharedSyncing(t *testing.T) {
 			sleepBubble(hour)
 			checkSynced(t, false, inf, h.reg)
 		},
-		"goes on after the source was refused": func(t *testing.T, s shared) {
+		"continues after the source was refused": func(t *testing.T, s shared) {
 			src := two()
 			refuseLists(src, 5)
 			_, inf, h := follow(t, s, src)

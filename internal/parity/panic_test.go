@@ -35,7 +35,7 @@ func TestSharedHandlersThatPanic(t *testing.T) {
 			}
 			checkShared(t, inf, "a@4")
 		},
-		"hold nobody up": func(t *testing.T, s shared) {
+		"do not hold up the others": func(t *testing.T, s shared) {
 			survivePanics(t)
 			src := one()
 			inf, panics := s.new(src, 0), heard{hook: func(string) { panic("of each call") }}

@@ -102,7 +102,7 @@ func TestSharedUnchangedRelistsAreTold(t *testing.T) {
 			synctest.Wait()
 			r.checkUnchanged(t, 2*time.Minute, true)
 		},
-		"to nobody if it was watched from where it was": func(t *testing.T, s shared) {
+		"to none if it was watched from where it was": func(t *testing.T, s shared) {
 			src, _, h := settled(t, s, one())
 			for range 3 {
 				// The reflector treats a watch that ends at once as a fault. After a minute the

@@ -182,7 +182,7 @@ func TestAWatcherThatFollowsVersionsHasTheExactStateOfEach(t *testing.T) {
 				store = informertest.NewDurable()
 				store.FailRandomly(seed, 0.1)
 			}
-			for range 1 + rnd.IntN(2) { // a second process goes on from the store
+			for range 1 + rnd.IntN(2) { // a second process continues from the store
 				if store != nil {
 					opts.Durable = store
 				}

@@ -227,7 +227,7 @@ func TestAJoinTakesItsTimeOnlyWhileTheStoreIsWritten(t *testing.T) {
 			return time.Since(begun), time.Duration(paged.pages.Load()-before) * time.Millisecond
 		}
 		if took, reading := join(); took != reading || reading < 10*time.Millisecond {
-			t.Errorf("nobody writes: the join took %v, of which %v to read", took, reading)
+			t.Errorf("without writes, the join took %v, of which %v to read", took, reading)
 		}
 		joined := make(chan struct{})
 		go func() {

@@ -191,7 +191,7 @@ func TestAStoreThatCannotBeReadAtTheStartIsWaitedFor(t *testing.T) {
 				inf, _, stop := begun(t, src, options{Durable: store, ErrorHandler: errs.Handle})
 				sleepBubble(time.Minute)
 				if inf.HasSynced() || len(src.Requests()) > n {
-					t.Error("went on without the store")
+					t.Error("continued without the store")
 				}
 				errorSays(t, inf.Health().StoreError, "cannot "+op)
 				want := 1

@@ -45,7 +45,7 @@ func TestADeadWatchIsReplacedAfterElevenMinutesAtMost(t *testing.T) {
 	})
 }
 
-// A server may ignore that a watch is to end. Then the watch goes on as long as it brings something.
+// A server may ignore that a watch is to end. Then the watch continues as long as events arrive.
 func TestAWatchThatLastsTooLongGoesOnWhileItBringsSomething(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		long := open()

@@ -44,7 +44,7 @@ func TestEachPageReachesTheSinkWhenItArrives(t *testing.T) {
 	})
 }
 
-// A list that goes on after its page has expired would be of two versions. client-go would ask for
+// A list that continues after its page has expired would be of two versions. client-go would ask for
 // all objects at once. A source does so the second time; its next list comes in parts again.
 func TestAListInPartsWhosePageHasExpiredBeginsAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -147,7 +147,7 @@ func TestAServerThatWasUnreachableIsProbedOnceAndNothingIsListed(t *testing.T) {
 
 func TestAServerThatHasFailedIsProbed(t *testing.T) {
 	playAll(t, map[string]scene{
-		"once, and the source goes on": {
+		"once, and the source continues": {
 			opts:     aloneOptions(),
 			script:   []answer{lists("5"), ends(modified("a", "8")), fails(errInternal), lists("9"), lists("9"), ends(bookmark("9"))},
 			takes:    time.Minute,

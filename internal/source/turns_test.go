@@ -182,7 +182,7 @@ func (p pipes) dial(ctx context.Context, _, _ string) (net.Conn, error) {
 	}
 }
 
-// Only with the Transport can an informer see how the body of an answer goes on.
+// Only with the Transport can an informer see the rest of the body of an answer.
 func TestABodyThatCannotBeSeenKeepsTheTurnForAMinute(t *testing.T) {
 	item := func(n int) string {
 		return fmt.Sprintf(`{"metadata":{"namespace":"default","name":"o%d","uid":"%d"}}`, n, n)

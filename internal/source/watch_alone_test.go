@@ -179,7 +179,7 @@ func TestALongBurstIsNotLostWhileTheSinkIsBehind(t *testing.T) {
 	})
 }
 
-// A list that is answered after the stop goes on with no further page.
+// A list that is answered after the stop requests no further page.
 func TestRunWaitsForCallsThatDoNotHeedTheirContext(t *testing.T) {
 	for op, script := range map[string][]answer{
 		"list":  {page("5", "2", versioned("a", "1"))},

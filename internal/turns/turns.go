@@ -1,5 +1,5 @@
 // Package turns limits how many callers may do something at the same time, first come, first served. A
-// turn that makes no progress passes to the next caller, so that nobody waits for one that hangs.
+// turn that makes no progress passes to the next caller, so that a caller that hangs does not hold up the others.
 package turns
 
 import (

@@ -118,7 +118,7 @@ func TestAWaitEndsWithItsContext(t *testing.T) {
 		}
 		got, turn := queue(t, l, 1)
 		if first.Release(); len(got()) != 1 {
-			t.Fatal("the turn has gone to nobody")
+			t.Fatal("the turn is lost")
 		}
 		turn(0).Release()
 		acquire(t, l).Release()

@@ -181,7 +181,7 @@ var setFigures = []figure[shards.Health]{
 		greatest, func(h *shards.Health) float64 { return h.UnservedFor.Seconds() }),
 	figureOf(setLabels, "informer_shards_taken_total", prom.CounterValue, "How many buckets this replica has got.",
 		sum, func(h *shards.Health) float64 { return float64(h.Taken) }),
-	figureOf(setLabels, "informer_shards_released_total", prom.CounterValue, "How many buckets this replica has let go of.",
+	figureOf(setLabels, "informer_shards_released_total", prom.CounterValue, "How many buckets this replica has released.",
 		sum, func(h *shards.Health) float64 { return float64(h.Released) }),
 	figureOf(setLabels, "informer_shards_lost_sessions_total", prom.CounterValue, "How many sessions of this replica ended because they could not be renewed in time.",
 		sum, func(h *shards.Health) float64 { return float64(h.LostSessions) }),

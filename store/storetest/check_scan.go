@@ -21,7 +21,7 @@ var scanChecks = []check{
 
 const (
 	whyPages   = "A watcher that joins gets the objects of the pages, and never learns of an object that is in no page."
-	whyWritten = "The informer goes on writing while it reads. It corrects objects that have changed since the read began, and takes all others from the pages."
+	whyWritten = "The informer keeps writing while it reads. It corrects objects that have changed since the read began, and takes all others from the pages."
 )
 
 func pagesOfAnySize(c *checker) {

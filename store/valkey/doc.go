@@ -34,8 +34,8 @@
 // Each write names its Store. The server refuses the writes of a Store that another Store has replaced,
 // however late they arrive. Then the call returns ErrFenced, stores nothing, and [Store.Run] ends.
 // Options.Token decides which Store is newer, and should come from the Lease of a leader election: a Store with a
-// lower token than the server knows is not opened. The token of LeaseToken also rises after somebody
-// has deleted the Lease.
+// lower token than the server knows is not opened. The token of LeaseToken also rises after
+// the Lease was deleted.
 //
 // The next writer continues from the bookmark, like an informer over any Durable. It makes one list of
 // one object and one watch, and its watchers get the deletes that they have missed. Readers do not notice.

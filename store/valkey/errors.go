@@ -15,7 +15,7 @@ var (
 	// the election, tokens have begun again from a lower number, and the error has the remedy.
 	ErrFenced = errors.New("another writer has taken over")
 
-	// ErrLost indicates that the server does not have what it has confirmed: somebody has emptied it,
+	// ErrLost indicates that the server does not have what it has confirmed: it was emptied,
 	// it has evicted keys, or a server that was behind has taken over. The call has had no effect,
 	// and all later calls of this Store return the same error. The next Open continues with an older
 	// state if it is complete, and with an empty store otherwise.

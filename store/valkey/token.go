@@ -12,7 +12,7 @@ import (
 )
 
 // LeaseToken returns a number for Options.Token, from the Lease of a leader election. Each holder gets a
-// higher number than the one before it, even if somebody has deleted the Lease in between, for example
+// higher number than the one before it, even if the Lease was deleted in between, for example
 // to free a lock. The number is 1,000,000 for each second from the year 2000 to the creation of the
 // Lease, plus the number of times that the Lease has changed hands. client is a client for Leases, such
 // as that of a clientset. name and holder are the name and the identity that client-go's leader election
@@ -22,8 +22,8 @@ import (
 //
 // LeaseToken blocks for one GET of client. It returns an error if client is nil, if the GET fails, or if
 // another process holds the Lease. holder must identify this process, not only its Pod, in which another
-// process may have run before. The number falls if somebody lowers spec.leaseTransitions or restores
-// etcd from a backup, or if the clock of the API server was ahead when the Lease was created. Then Open
+// process may have run before. The number falls if spec.leaseTransitions is lowered or
+// etcd is restored from a backup, or if the clock of the API server was ahead when the Lease was created. Then Open
 // returns ErrFenced.
 func LeaseToken(ctx context.Context, client interface {
 	Get(ctx context.Context, name string, opts metav1.GetOptions) (*coordinationv1.Lease, error)

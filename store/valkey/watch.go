@@ -85,7 +85,7 @@ func (s *Source) begins(h head, version uint64) error {
 	if err := h.holds(version); err != nil {
 		return err
 	}
-	if s.log == "" { // an informer that goes on from a version that it had in another process
+	if s.log == "" { // an informer that continues from a version that it had in another process
 		s.epoch, s.log, s.session, s.reached = h.epoch, h.log, h.session, version
 	}
 	return nil

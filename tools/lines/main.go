@@ -3,7 +3,7 @@
 //
 //	lines -root ..
 //
-// It counts every file that Git has and that somebody reads as a program: Go, scripts, styles,
+// It counts every file that Git has and that is read as a program: Go, scripts, styles,
 // templates, configuration, tables and makefiles, with blank lines and comments. Documents, licences,
 // pictures, inputs that a fuzzer found and files that a tool writes do not count.
 //

@@ -21,7 +21,7 @@ var steps = []step{
 	{"A fourth replica joins: D. Then all Websites get other hosts.", join},
 	{"Two replicas are asked to stop: A and B.", leave},
 	{"C is killed, and replaced by E at once. Its session ends 15 s after its last renewal.", kill},
-	{"D is paused (SIGSTOP) until E has all buckets. Then all Websites get other hosts, and D goes on (SIGCONT).", pause},
+	{"D is paused (SIGSTOP) until E has all buckets. Then all Websites get other hosts, and D continues (SIGCONT).", pause},
 	{"No more Websites are made, and the replicas are asked to stop.", finish},
 }
 
@@ -156,7 +156,7 @@ func pause(ctx context.Context, w *world) error {
 	if err != nil {
 		return err
 	}
-	w.say("%v after D goes on, it has joined with a new session and has its part: %s", took, w.division())
+	w.say("%v after D continues, it has joined with a new session and has its part: %s", took, w.division())
 	const workers = 4 // the default of the operator
 	strays := d.strays.Load()
 	w.say("before that, it has made %d writes to Websites and Ingresses", strays)

@@ -292,7 +292,7 @@ func (w *world) sessions() (ids []string) {
 	return ids
 }
 
-// owners returns the ids of the sessions that have the buckets, "" for nobody, by the names of the
+// owners returns the ids of the sessions that have the buckets, "" for none, by the names of the
 // buckets' Leases.
 func (w *world) owners() map[string]string {
 	owners := map[string]string{}
@@ -304,7 +304,7 @@ func (w *world) owners() map[string]string {
 	return owners
 }
 
-// counts returns how many buckets each running replica has, and nobody or another session, "".
+// counts returns how many buckets each running replica has, and no replica or another session, "".
 func (w *world) counts() map[string]int {
 	names := map[string]string{}
 	counts := map[string]int{}
@@ -336,7 +336,7 @@ func (w *world) division() string {
 	return strings.Join(parts, ", ")
 }
 
-// balanced waits until each of these replicas has its share of the buckets, and nobody else has any.
+// balanced waits until each of these replicas has its share of the buckets, and no other replica has any.
 // It returns how long that took since a moment.
 func (w *world) balanced(ctx context.Context, since time.Time, names ...string) (time.Duration, error) {
 	err := w.until(ctx, fmt.Sprintf("the buckets are not divided over %v", names), func() bool {

@@ -1,5 +1,5 @@
 // Package leases reads and writes the content of the Leases of a set. It makes no requests and holds no
-// state. A part of a Lease that cannot be read counts as missing, because somebody may have changed it by
+// state. A part of a Lease that cannot be read counts as missing, because a user may have changed it by
 // hand.
 package leases
 
@@ -88,7 +88,7 @@ func Token(lease *coordinationv1.Lease) int32 {
 }
 
 // FirstToken returns the token of a bucket whose Lease is new. It is the number of seconds since the year
-// 2000. So tokens still rise after somebody has deleted the Leases, as long as a bucket does not change
+// 2000. So tokens still rise after the Leases were deleted, as long as a bucket does not change
 // hands once a second for years.
 func FirstToken(now time.Time) int32 {
 	return int32(max(1, min(now.Unix()-946684800, math.MaxInt32/2)))

@@ -10,7 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 )
 
-// A Lease that somebody has changed by hand must not stop the set.
+// A Lease that was changed by hand must not stop the set.
 func TestLeasesOfNonsenseAreRead(t *testing.T) {
 	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{
 		holdsAnnotation: "{", seenAnnotation: "[1]", claimsAnnotation: "\x00", deletesAnnotation: "7",
