@@ -223,7 +223,7 @@
 // until its next event. The documentation of etcd describes a restore in which versions do not go back:
 // --bump-revision and --mark-compacted of etcdutl.
 //
-// # Beside client-go and controller-runtime
+// # Use with client-go and controller-runtime
 //
 // The informer also implements client-go's cache.SharedIndexInformer. To make one, use
 // [ClientGo.NewSharedIndexInformer], which takes the arguments of client-go's function and fits

@@ -192,7 +192,7 @@ type weighing struct {
 	table  *share.Table // Options.Share, nil if there is none
 	stored func() int   // the number of objects in the store
 	holds  bool         // the store is in memory
-	beside int64        // the memory that the store takes for an object beside the object itself
+	beside int64        // the memory that the store takes for an object in addition to the object itself
 	sample size.Estimate
 }
 

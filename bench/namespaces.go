@@ -160,7 +160,7 @@ func floodMeasurement(sz sizes) measurement {
 
 // besideFlood returns the 99th percentile of the time from when an event of a quiet namespace is due until it is handled, in
 // microseconds, and how many events of another namespace were handled in a millisecond meanwhile. Its events are
-// sent also if nobody reads them: that takes time of the processors, too.
+// sent also if they are not read: that takes time of the processors, too.
 func besideFlood(ctx context.Context, s side, ticks, rate int, read bool) (p99, handled float64, err error) {
 	const watchers = 3
 	quiet, flood := sourceIn("quiet", watchers), sourceIn("flood", streamed)

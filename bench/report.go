@@ -19,7 +19,7 @@ var remarks string
 
 // report writes the table, and then the explanation of each section and the spread of its figures.
 func report(out io.Writer, results []result, rounds int) {
-	fmt.Fprintf(out, "# This library beside client-go\n\n")
+	fmt.Fprintf(out, "# This library compared with client-go\n\n")
 	fmt.Fprintf(out, "Written by `make bench` on %s: %s.\n\n", time.Now().Format(time.DateOnly), lab.Machine("", "k8s.io/client-go"))
 	fmt.Fprintf(out, "Both run in one process on the same work. Each figure is the median of %s, after a warm-up round that does not count. Within a round "+
 		"the sides take turns, and each round begins with a different side. This library has two queues: DeltaFIFO, the default, and RealFIFO. "+

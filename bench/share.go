@@ -92,7 +92,7 @@ func shareSection(sz sizes) section {
 // sharingRuns keeps results, because several rows show figures of one process.
 type sharingRuns map[sharing]costs
 
-// compare returns a measurement of objects as they are beside shared objects.
+// compare returns a measurement of objects as they are compared with shared objects.
 func (r sharingRuns) compare(asIs, ours sharing, rows []compared) (m measurement) {
 	ours.Shared = true
 	for _, c := range rows {

@@ -20,7 +20,7 @@ func storeSection(sz sizes) section {
 		name:     "store",
 		title:    "The store",
 		oneQueue: true,
-		about: fmt.Sprintf("Our own store beside client-go's indexer, without an informer. Each has %d Pods in 50 namespaces and on nodes of 20 Pods, ", sz.cached) +
+		about: fmt.Sprintf("Our own store compared with client-go's indexer, without an informer. Each has %d Pods in 50 namespaces and on nodes of 20 Pods, ", sz.cached) +
 			"and an index by namespace; where readers call ByIndex, also one by node. A write is an update of an object in an order that has nothing to do with the one of the memory. The new " +
 			"object is in the processor's cache, as after decoding, and the old one is not. Its time is the processor time of the writing thread. Client-go makes the key of the object, and " +
 			"our store is given the key, as in the informers of both sides. The wait of a write is the time until it returns, where one begins every 50 µs; of 32 readers each " +

@@ -120,7 +120,7 @@ func TestAKeyOfAClusterThatHasLeft(t *testing.T) {
 				_, err = others.pods.In(key.Cluster).List("", nil)
 			}
 			if err != nil {
-				return time.Minute, err // the pause does not count beside an error, also if the cluster has left
+				return time.Minute, err // the pause does not count if there is an error, also if the cluster has left
 			}
 			return 0, nil
 		}, enqueue.Options{BaseDelay: 10 * time.Second})

@@ -11,7 +11,7 @@ import (
 )
 
 // The tests of this file are about the answers that a component with delegated authentication and
-// authorization gets. The tests of such components belong beside them.
+// authorization gets. The tests of such components belong next to them.
 
 func TestTokenReviewKnowsServiceAccounts(t *testing.T) {
 	c := newCluster(t, shared)

@@ -295,7 +295,7 @@ func TestTheSetChangesAtAnyTime(t *testing.T) {
 	})
 }
 
-// Each call replaces the whole set, also beside others, beside the start and beside the stop.
+// Each call replaces the whole set, also at the same time as other calls, the start and the stop.
 func TestManyCallersChangeTheSet(t *testing.T) {
 	eachStore(t, func(t *testing.T, opts options) {
 		s := newServer(object("a", "x", "1"), object("b", "x", "1"), object("c", "x", "1"))

@@ -18,7 +18,7 @@ import (
 
 func TestSharedFitsInto(t *testing.T) {
 	sharedCases{
-		"a factory, beside others": func(t *testing.T, s shared) {
+		"a factory, with others": func(t *testing.T, s shared) {
 			factory := informers.NewSharedInformerFactory(fake.NewClientset(&corev1.Secret{}), 10*time.Minute)
 			calls := 0
 			construct := func(_ kubernetes.Interface, resync time.Duration) cache.SharedIndexInformer {

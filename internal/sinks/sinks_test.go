@@ -259,7 +259,7 @@ func TestASinkIsNotGivenTheSameAgain(t *testing.T) {
 	})
 }
 
-// 64 bytes beside the key's own.
+// 64 bytes in addition to the key's own.
 func TestTheInformerOfASinkKeepsLittle(t *testing.T) {
 	const objects, keyBytes = 100_000, 16 // "default/o" and a number
 	made := func(n int) *corev1.ConfigMap {
@@ -284,9 +284,9 @@ func TestTheInformerOfASinkKeepsLittle(t *testing.T) {
 	}
 	after, _ := lab.Settled()
 	if each := (after-before)/objects - keyBytes; each > 64 {
-		t.Errorf("%.1f bytes for each object, beside its key", each)
+		t.Errorf("%.1f bytes for each object, in addition to its key", each)
 	} else {
-		t.Logf("%.1f bytes for each object, beside its key", each)
+		t.Logf("%.1f bytes for each object, in addition to its key", each)
 	}
 }
 

@@ -66,7 +66,7 @@ func (a *answers) checkKind(list runtime.Object) (proven bool, err error) {
 	if !ok || l.GetKind() == "" { // of a typed client, or made by a program
 		return full, nil
 	}
-	// A list has at most apiVersion, kind and metadata beside its items, and no name.
+	// A list has at most apiVersion, kind and metadata besides its items, and no name.
 	name, _, _ := unstructured.NestedString(l.Object, "metadata", "name")
 	if !full && !strings.HasSuffix(l.GetKind(), "List") && (len(l.Object) > 3 || l.Object["metadata"] == nil || name != "") {
 		return false, fmt.Errorf("the answer is not a list, but of kind %s", l.GetKind())

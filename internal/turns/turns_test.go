@@ -99,7 +99,7 @@ func TestATurnEndsWithoutProgress(t *testing.T) {
 				ctx, cancel := context.WithTimeout(t.Context(), s)
 				defer cancel()
 				if _, err := l.Acquire(ctx); !errors.Is(err, context.DeadlineExceeded) {
-					t.Errorf("a third turn beside the second: %v", err)
+					t.Errorf("a third turn at the same time as the second: %v", err)
 				}
 				second.Release()
 			})
