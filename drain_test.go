@@ -111,7 +111,7 @@ func TestTheCtxOfCallsIsAliveWhileDraining(t *testing.T) {
 		}
 		reg.Remove()
 		<-reg.Stopped()
-		equal(t, "calls of which Remove ended the ctx", ended, 1)
+		equal(t, "calls whose ctx Remove ended", ended, 1)
 		begun := time.Now()
 		stop()
 		equal(t, "draining, with its only watcher removed", time.Since(begun), 0)

@@ -40,7 +40,7 @@ type durableStore[T Object] struct {
 	scopes   func() []*scope
 	before   map[*scope]place // the places before the batch
 	bookmark string           // the bookmark that the store has now
-	kept     map[string]mark  // regions that have left, and of which the store may have objects because it has refused something
+	kept     map[string]mark  // regions that have left, whose objects the store may still have because it has refused something
 	foreign  bool             // the store may hold objects of regions that the informer does not read
 	deleted  []tombstone.ID   // tombstones of committed deletes that are not in the log yet
 	over     bool             // ctx has ended before a decided change was committed

@@ -34,7 +34,7 @@ const (
 	listPatience = time.Second
 )
 
-// gate stands before the queue. It makes the sources wait while the store is behind, and knows up to which
+// gate is in front of the queue. It makes the sources wait while the store is behind, and knows up to which
 // resourceVersion of each source everything is applied. Each source has a sink, which enters items into the gate.
 //
 // Every change enters the queue as an update, even a delete; the kind of the item distinguishes them. DeltaFIFO drops

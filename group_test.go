@@ -37,7 +37,7 @@ func equal[T any](t *testing.T, what string, got, want T) {
 	}
 }
 
-// stub is a Member of which a test says how it behaves. By default it does what an
+// stub is a Member whose behavior a test sets. By default it does what an
 // informer does that syncs when it is run.
 type stub struct {
 	name string

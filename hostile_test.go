@@ -226,7 +226,7 @@ func TestHostileNonObjectsAreReportedAndHarmNoOther(t *testing.T) {
 	t.Parallel()
 	for name, obj := range map[string]runtime.Object{
 		"nil": nil, "a typed nil": (*corev1.ConfigMap)(nil), "a nil of another type": (*corev1.Pod)(nil),
-		"no name": object("", "1"), "a namespace alone": &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default"}},
+		"no name": object("", "1"), "only a namespace": &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default"}},
 		"a status": &metav1.Status{Message: "odd"}, "a list": &corev1.ConfigMapList{},
 	} {
 		t.Run(name, func(t *testing.T) {

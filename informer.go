@@ -130,7 +130,7 @@ func newFrom[T Object](what reading, opts Options[T]) (*CustomCacheInformer[T], 
 }
 
 // newInformer returns an informer over the objects for which accept returns no error. bareObject makes
-// an object with only a key and a UID, for a delete of which the informer knows no more. The indexers
+// an object with only a key and a UID, for a delete whose object is not known. The indexers
 // replace Options.Indexers and Options.Fields.
 func newInformer[T Object](what reading, accept func(any) (T, error), bareObject func(string, types.UID) T, indexers cache.Indexers, opts Options[T]) (*CustomCacheInformer[T], error) {
 	omit, err := opts.omission(bareObject("", ""))

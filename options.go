@@ -19,7 +19,7 @@ import (
 	"github.com/customcacheinformer/informer/share"
 )
 
-// QueueKind chooses which of client-go's queues stands between the reflector and the store.
+// QueueKind chooses which of client-go's queues is between the reflector and the store.
 type QueueKind int
 
 const (

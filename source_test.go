@@ -153,7 +153,7 @@ func TestVersionsAreThoseOfTheSource(t *testing.T) {
 	})
 }
 
-// A bookmark moves the resource version alone.
+// A bookmark moves only the resource version.
 func TestChangedIsTheVersionOfTheLastChange(t *testing.T) {
 	eachQueue(t, func(t *testing.T, queue informer.QueueKind) {
 		src := informertest.NewSource(object("a", "1"), object("b", "1"))

@@ -295,7 +295,7 @@ func (f WatcherFunc[T]) Delete(ctx context.Context, e Event[T]) error { return f
 // never got.
 //
 // selected is called from the watcher's goroutines, a few times per event, and its result must depend
-// on the object alone. With WatcherOptions.Retry, an object may leave the selection after its add has
+// only on the object. With WatcherOptions.Retry, an object may leave the selection after its add has
 // failed. Then w gets a delete instead of another attempt. For this, AddWatcher must be given the
 // result of Select itself, not a watcher around it.
 //

@@ -149,7 +149,7 @@ func (f fleet) measure() (cost fleetCost, err error) {
 	return cost, nil
 }
 
-// open returns the informers of a side over all clusters, and the heap that the objects alone take.
+// open returns the informers of a side over all clusters, and the heap that only the objects take.
 func (f fleet) open() (informers []subject[pod], objects float64, err error) {
 	sources, objects, err := f.sources()
 	if err != nil {

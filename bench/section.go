@@ -22,7 +22,7 @@ type section struct {
 	about string // explains the rows, and why the comparison is fair
 	cases []measurement
 	// oneQueue is for figures that do not depend on the queue. Only DeltaFIFO is then
-	// measured, and its figures stand in both of our columns.
+	// measured, and its figures are in both of our columns.
 	oneQueue bool
 	// once is for figures that hardly vary and take long. Only one round is then measured,
 	// without a warm-up round.
@@ -41,7 +41,7 @@ type row struct {
 	unit   string
 	higher bool // more is better
 	plain  bool // neither more nor less is better, so there is no ratio
-	common bool // concerns most users, so it stands at the top
+	common bool // concerns most users, so it is at the top
 	floor  floor
 }
 

@@ -114,7 +114,7 @@ func (f *follower) expect(t *testing.T, want ...string) {
 	f.calls = nil
 }
 
-// fleet is a directory that a provider follows, and the clusters of which it has kubeconfigs.
+// fleet is a directory that a provider follows, and the clusters whose kubeconfigs it has.
 type fleet struct {
 	*follower
 	dir      string

@@ -1,6 +1,6 @@
 // Package debug serves a live page about the informers, the controllers, the sets of package shards and other
 // members of a program's group, and the same as JSON. It answers questions of an operator: has the informer
-// synced, what fails, which watcher is late and for which object, which key does a controller fail for, which
+// synced, what fails, which watcher is late and with which object, which key fails in a controller, which
 // buckets does this replica have.
 //
 // It is a separate package because it needs html/template, which programs without the page need not contain.

@@ -39,7 +39,7 @@ var controllersOf = []struct {
 	{elected, []string{"For"}, enqueue.Options{DrainTimeout: 3 * time.Second, MaxAttempts: 3}},
 }
 
-// elected is the controller with an election. It wants updates with a new generation alone.
+// elected is the controller with an election. It wants only updates with a new generation.
 const elected = "objects"
 
 // history is a program that is stopped, or crashes, and is started again, while objects come and

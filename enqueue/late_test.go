@@ -21,7 +21,7 @@ import (
 	"github.com/customcacheinformer/informer/internal/testkit"
 )
 
-// waitsFor checks why a controller is not ready, for whom it waits, and that it makes no call before it is ready. It is
+// waitsFor checks why a controller is not ready, what it waits for, and that it makes no call before it is ready. It is
 // called in a bubble.
 func waitsFor(t *testing.T, c *enqueue.Controller[key], want string, late ...string) {
 	t.Helper()

@@ -112,7 +112,7 @@ type Options struct {
 	// keys of the bucket are reconciled. The ctx of a call also ends when the replica may no longer
 	// work on the bucket. shards.Token returns the fencing token of that ctx.
 	//
-	// The bucket of a key depends on the key alone. The type of the keys must be types.NamespacedName,
+	// The bucket of a key depends only on the key. The type of the keys must be types.NamespacedName,
 	// [Key], a string, or made of strings, integers and bools in exported fields. A set that divides
 	// by namespace allows only types.NamespacedName. Add the set to the same group. Elected must not
 	// be set. Defaults to nil: this replica reconciles all keys.

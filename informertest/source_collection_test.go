@@ -39,7 +39,7 @@ func TestDeleteCollectionDeletesTheObjectsThatALISTReturns(t *testing.T) {
 			src := informertest.NewSource(podIn("a", "x"), podIn("a", "y"), podIn("b", "x"), podIn("b", "z"), podIn("b", "gone"))
 			must(src.Delete(types.NamespacedName{Namespace: "b", Name: "gone"}))
 			client := serving(src)
-			src.SetFaults(informertest.Faults{ListItems: []runtime.Object{podIn("c", "injected"), nil}}) // a fault of LIST alone
+			src.SetFaults(informertest.Faults{ListItems: []runtime.Object{podIn("c", "injected"), nil}}) // a fault of only LIST
 			err := client.CoreV1().Pods(c.namespace).DeleteCollection(t.Context(), metav1.DeleteOptions{}, c.options)
 			if c.is != nil {
 				wantError(t, err, c.is)

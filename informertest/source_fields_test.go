@@ -22,7 +22,7 @@ import (
 )
 
 // selectsByFields checks that a LIST with each of the selectors returns the first object of the
-// source and not the second, which has no fields, and that the opposite returns the second alone.
+// source and not the second, which has no fields, and that the opposite returns only the second.
 func selectsByFields[T informer.Object](t *testing.T, obj, empty T, selectors ...string) {
 	t.Helper()
 	obj.SetName("chosen")

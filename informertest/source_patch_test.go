@@ -242,6 +242,6 @@ func TestWritesUseUpNoFailures(t *testing.T) {
 		}
 	}
 	if got := len(src.Requests()); got != 3 {
-		t.Errorf("%d requests are recorded, want the LISTs alone", got)
+		t.Errorf("%d requests are recorded, want only the LISTs", got)
 	}
 }

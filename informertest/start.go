@@ -80,7 +80,7 @@ func NewReader[T informer.Object](t testing.TB, opts informer.Options[T], objs .
 // Main runs the tests of a package that uses testing/synctest, and exits. Call it from TestMain.
 // client-go reports errors through apimachinery's HandleError, which paces them by the time since
 // the program began. But a synctest bubble begins in the year 2000, so the first error sleeps for
-// decades of fake time. Main removes the pacing; the import of this package alone does not. The
+// decades of fake time. Main removes the pacing; importing this package does not. The
 // reflector of this library does not report that way, but other parts of client-go do, such as its
 // informers and listers.
 func Main(m *testing.M) {

@@ -54,7 +54,7 @@ func TestOnlyAnAbsentAPIServerIsAskedAgainForTheSame(t *testing.T) {
 	}
 }
 
-// A relay that stops cuts its watches at the API server, and begins none, so that its store stands still.
+// A relay that stops cuts its watches at the API server, and begins none, so that its store no longer changes.
 func TestTheSourceIsSilentWhileTheRelayStops(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		stopping, stop := context.WithCancel(t.Context())

@@ -20,7 +20,7 @@
 // # The promises
 //
 //  1. Two replicas never work on one key at once, as long as calls of reconcile return within Options.Margin
-//     after the end of their ctx, and no process stands still for longer. If that happens, the late call has
+//     after the end of their ctx, and no process pauses for longer. If that happens, the late call has
 //     a lower fencing token than the replica that has the bucket now, see [Token].
 //  2. While a replica reaches the API server, no bucket is without an owner for longer than
 //     Options.LeaseDuration and a second. No replica has more than its share. When a replica joins or leaves,

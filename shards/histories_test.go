@@ -30,7 +30,7 @@ type history struct {
 	goes    bool       // the objects' server is restored from backups
 	all     []*replica // that live
 	cut     map[*replica]bool
-	behind  map[*replica]bool // cut off from the ConfigMaps alone
+	behind  map[*replica]bool // cut off only from the ConfigMaps
 	version int               // of the program: every second one has a controller more
 	begun   int
 	gone    map[string]*gone // the objects that were deleted, and not created again, by name

@@ -34,7 +34,7 @@ type lag struct {
 	cutAt   time.Time       // since when a source has not been connected; zero if all are
 	times   int             // how often a session was away since a bucket was last opened
 
-	late  bool // stands in the Lease: the caches are behind, or perhaps so
+	late  bool // written into the Lease: the caches are behind, or perhaps so
 	known bool // compare was called in this session
 
 	away  bool               // the session takes no buckets

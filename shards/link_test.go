@@ -43,7 +43,7 @@ func (l *link) cut() { l.lose(&l.isCut) }
 // cutObjects is like cut for the ConfigMaps, until heal or healObjects. The watch of the Leases is opened again.
 func (l *link) cutObjects() { l.lose(&l.stale) }
 
-// heal ends cut and cutObjects, healLeases cut alone, and healObjects cutObjects alone.
+// heal ends cut and cutObjects, healLeases only cut, and healObjects only cutObjects.
 func (l *link) heal()        { l.regain(&l.isCut, &l.stale) }
 func (l *link) healLeases()  { l.regain(&l.isCut) }
 func (l *link) healObjects() { l.regain(&l.stale) }

@@ -24,7 +24,7 @@ func beginSession() (s *Set, n *session, begun time.Time) {
 func TestTheClockEndsASessionBeforeItsTimerDoes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, n, begun := beginSession()
-		n.timer.Stop() // as long as the process stands still
+		n.timer.Stop() // as long as the process is paused
 		s.session = n
 		h := n.add(3, begun)
 		h.took(&coordinationv1.Lease{})

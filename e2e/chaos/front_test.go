@@ -11,7 +11,7 @@ import (
 	fronts "github.com/customcacheinformer/informer/e2e/internal/front"
 )
 
-// front stands between the informers and the API server. A plan can make it answer requests itself, or change
+// front is a server between the informers and the API server. A plan can make it answer requests itself, or change
 // the server's answers.
 type front struct {
 	*fronts.Gateway

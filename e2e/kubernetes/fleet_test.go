@@ -28,7 +28,7 @@ const (
 // fleet is the replicas of a controller of ConfigMaps, in one process.
 type fleet struct {
 	*cluster
-	divided    bool // each replica caches the ConfigMaps of its own namespaces alone
+	divided    bool // each replica caches the ConfigMaps of only its own namespaces
 	config     *rest.Config
 	leases     string // the namespace of the Leases, which is the name of the set, too
 	namespaces []string

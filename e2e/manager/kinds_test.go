@@ -135,7 +135,7 @@ func TestReconcilersOfEachForm(t *testing.T) {
 				}
 				watched := object()
 				if form.opts != nil {
-					watched = &api.Widget{} // of which the builder has the metadata alone
+					watched = &api.Widget{} // the builder has only its metadata
 				}
 				w.OK(builder.ControllerManagedBy(mgr).For(watched, form.opts...).Complete(reconcile.Func(
 					func(ctx context.Context, r reconcile.Request) (reconcile.Result, error) {

@@ -145,7 +145,7 @@ func (w *world) conflict(ctx context.Context, names []string) (refused int, err 
 	if err := w.annotated(ctx, names, host, website.Pending, "web", "web"); err != nil {
 		return 0, err
 	}
-	// The operator learns of the address from the Ingress alone. Nothing tells it of the
+	// The operator learns of the address only from the Ingress. Nothing notifies it of the
 	// annotations: it ignores what others write to a Website.
 	w.getAhead(ctx, "network")
 	if err := cluster.Each(w.keys(names), func(key types.NamespacedName) error { return w.route(ctx, key) }); err != nil {

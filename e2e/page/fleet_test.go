@@ -114,7 +114,7 @@ func TestThePageLeadsToTheTrouble(t *testing.T) {
 		{"there are no zeros in the summary", `texts("#summary") === "2 of 60 informers, 1 of 122 watchers and 1 of 2 controllers need attention."`},
 		{"keys that are not listed are counted", `texts("p", all(".controller")[0]) === "110 more failing keys."`},
 		{"an error is there once", `texts(".why") === "` + quota + `" && !texts(".controller tr:not(.why)").includes("quota")`},
-		{"no label stands over nothing", `innerWidth > 1000 || all("tbody td").every((c) => c.textContent !== "" || c.querySelector("svg") || !c.checkVisibility())`},
+		{"no label is over an empty cell", `innerWidth > 1000 || all("tbody td").every((c) => c.textContent !== "" || c.querySelector("svg") || !c.checkVisibility())`},
 		{"a watcher that is well takes less room", `innerWidth > 1000 || height(row("cache")) > 0 && 3 * height(all("[open] tbody tr").find((r) => r.cells[0].textContent === "cache" && texts(".state", r) === "well")) < height(row("dns-29"))`},
 	}
 	for _, scheme := range []string{"light", "dark"} {

@@ -28,7 +28,7 @@ func TestAgentsGoOnWhileTheAPIServerIsAway(t *testing.T) {
 	}
 }
 
-// The API server is away for 20 s, which stand for ten minutes: the relay is the same after any
+// The API server is away for 20 s, in place of ten minutes: the relay is the same after any
 // time for which the API server keeps the changes.
 func testAway(t *testing.T, leave func(*world, *apiserver.Proxy) (back func())) {
 	away := 20 * time.Second

@@ -10,7 +10,7 @@ import (
 	fronts "github.com/customcacheinformer/informer/e2e/internal/front"
 )
 
-// front stands before the API server, or before a relay.
+// front is a proxy before the API server, or before a relay.
 type front struct {
 	*fronts.Gateway
 	late sync.RWMutex // while it is locked, watches bring nothing

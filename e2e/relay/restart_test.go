@@ -19,7 +19,7 @@ func TestAFleetMissesNothingWhileItsRelayIsKilledAndUpgraded(t *testing.T) {
 	}
 	asked := restartRelay(t, agents, t.TempDir())
 	if again := asked[1:]; slices.ContainsFunc(again, readsAll) {
-		t.Errorf("after the first start, the API server was asked for %v, want probes and watches alone", again)
+		t.Errorf("after the first start, the API server was asked for %v, want only probes and watches", again)
 	}
 }
 
@@ -81,7 +81,7 @@ func TestAgentsOfARelayThatStopsListNowhere(t *testing.T) {
 	stop()
 	all.await(w)
 	if again := service.asked(asked); slices.ContainsFunc(again, readsAll) || len(again) < len(all) {
-		t.Errorf("the agents asked for %v, want watches alone", again)
+		t.Errorf("the agents asked for %v, want only watches", again)
 	}
 	t.Log(all.returned(before))
 }

@@ -1,7 +1,7 @@
 // Package shards contains only tests. They put the replicas of a sharded controller through random
 // histories: replicas come, go, restart, are killed, stopped for longer than their session lasts and
 // cut off, their clocks are wrong, and the API server restarts, while objects are written and deleted
-// all the time. In half of the histories each replica caches the objects of its own namespaces alone,
+// all the time. In half of the histories each replica caches only the objects of its own namespaces,
 // and one API server selects them, or another one that does not, or both answer in turn.
 //
 // Each replica is a process of its own, the test binary started again. The API server is a real one.
@@ -10,7 +10,7 @@
 // tokens.
 //
 // TestHistories prints the seed of each history. -shards-seed plays a history again, and -shards-step
-// plays one kind of step alone:
+// plays only one kind of step:
 //
 //	go test -race -run TestHistories -v ./shards -shards-seed 7 -shards-histories 1
 package shards

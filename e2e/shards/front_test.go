@@ -11,7 +11,7 @@ import (
 	"github.com/customcacheinformer/informer/e2e/internal/stage"
 )
 
-// front stands before the API servers. It keeps its address, and its certificate, when they restart.
+// front is a proxy before the API servers. It keeps its address, and its certificate, when they restart.
 type front struct {
 	*fronts.Gateway
 

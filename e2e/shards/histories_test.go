@@ -39,7 +39,7 @@ func TestHistories(t *testing.T) {
 }
 
 // playHistory plays steps in random order. In every second history, calls can go on when their
-// ctx has ended. In half of them, each replica caches the objects of its own namespaces alone.
+// ctx has ended. In half of them, each replica caches only the objects of its own namespaces.
 func playHistory(t *testing.T, seed int64, length int) *world {
 	ticks.Store(0)
 	w := newWorld(t, seed)
@@ -141,7 +141,7 @@ func (w *world) finish(rough bool) {
 }
 
 // changes returns the changes that a call for a key of each bucket can have read: all, or those in the
-// same bucket if each replica caches its own objects alone.
+// same bucket if each replica caches only its own objects.
 func (w *world) changes() (changes [buckets][kinds][]uint64) {
 	of := map[string]int{} // the bucket of each namespace
 	if w.common.Divided {
@@ -159,7 +159,7 @@ func (w *world) changes() (changes [buckets][kinds][]uint64) {
 }
 
 // mayMiss reports whether no living replica may have been told of a delete: all that were have been
-// killed. Replicas that divide their memory know of their own objects alone, and one that had this
+// killed. Replicas that divide their memory know only of their own objects, and one that had this
 // one may have left, or lost its session, or the first one may not have listed yet.
 func (w *world) mayMiss(kind int, d death) bool {
 	if !w.common.Divided {

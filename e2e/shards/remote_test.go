@@ -98,7 +98,7 @@ func (w *world) resume(r *remote) {
 	w.owners.set(r.name, true)
 }
 
-// cut cuts a replica off from the API server, or from the Leases alone: then events still lead to keys,
+// cut cuts a replica off from the API server, or only from the Leases: then events still lead to keys,
 // on which it must not work.
 func (w *world) cut(r *remote) {
 	all := w.random.IntN(2) == 0

@@ -41,7 +41,7 @@ type settings struct {
 	Widgets         schema.GroupVersionResource
 	Gadgets         schema.GroupVersionResource
 	Reads           bool // Options.Reads has the gadgets; otherwise they are a source
-	Divided         bool // each replica caches the objects of its own namespaces alone
+	Divided         bool // each replica caches only the objects of its own namespaces
 	Workers         int
 	DrainTimeout    time.Duration
 	Skew            time.Duration

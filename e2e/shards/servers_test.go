@@ -75,7 +75,7 @@ func (w *world) lead() {
 	w.OK(w.front.To(configs...))
 }
 
-// TestTheAPIServerSelectsOrDoesNot has replicas that cache their own objects alone read from an API server
+// TestTheAPIServerSelectsOrDoesNot has replicas that cache only their own objects read from an API server
 // that selects them, from one that does not, and from both. Each replica shows which it is, and the rest is
 // as always.
 func TestTheAPIServerSelectsOrDoesNot(t *testing.T) {

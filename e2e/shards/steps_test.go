@@ -21,7 +21,7 @@ type need uint8
 const (
 	nothing need = iota
 	rough        // calls may go on when their ctx has ended
-	divided      // each replica caches the objects of its own namespaces alone
+	divided      // each replica caches only the objects of its own namespaces
 )
 
 // The numbers of replicas of a history.

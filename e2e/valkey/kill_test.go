@@ -83,7 +83,7 @@ func TestAWriterKilledAtAnyMomentMissesNoDelete(t *testing.T) {
 	}
 	w.Await("a delete is never told", func() bool { n, _, _ := missed(); return n == 0 })
 	_, seen, twice := missed()
-	t.Logf("%d kills, %d of them before the informer had synced; %d deletes, of which watchers knew %d objects, and were told of %d more than once",
+	t.Logf("%d kills, %d of them before the informer had synced; %d deletes, %d of objects that watchers knew, %d delivered more than once",
 		kills, early, len(gone), seen, twice)
 	for uid := range deleted {
 		if !gone[uid] {

@@ -128,7 +128,7 @@ func newReplica(client kubernetes.Interface, namespace, name string, more ...pro
 	return r, errors.Join(r.group.Add(r.configs), r.group.Add(controller))
 }
 
-// reconcile is called on the leader alone: for each ConfigMap, and again after each change of it.
+// reconcile is called only on the leader: for each ConfigMap, and again after each change of it.
 // After an error it is called again, later.
 func (r *replica) reconcile(ctx context.Context, key types.NamespacedName) (again time.Duration, err error) {
 	config, exists, err := r.configs.Get(key)

@@ -104,7 +104,7 @@ func (r *running) shows(path, text string) {
 	}
 }
 
-// logged fails the test unless the replica has said of this ConfigMap alone that it has no owner, or of
+// logged fails the test unless the replica has logged only of this ConfigMap that it has no owner, or of
 // none if key is "".
 func (r *running) logged(key string) {
 	r.Helper()

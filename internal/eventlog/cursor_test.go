@@ -34,7 +34,7 @@ func TestNotesHavePositionsButDoNotCountAsEvents(t *testing.T) {
 	}
 	late := l.Cursor()
 	if late.Position() != 3 || late.Events() != 2 {
-		t.Errorf("a cursor at the end stands at %d after %d events, want 3 and 2", late.Position(), late.Events())
+		t.Errorf("a cursor at the end is at %d after %d events, want 3 and 2", late.Position(), late.Events())
 	}
 	for _, want := range []struct{ limit, records, events, position, before int }{{2, 2, 1, 2, 1}, {2, 1, 1, 3, 2}} {
 		s, ok := c.Next(want.limit)
@@ -42,7 +42,7 @@ func TestNotesHavePositionsButDoNotCountAsEvents(t *testing.T) {
 			t.Errorf("the segment is %+v, %v, want %+v", s, ok, want)
 		}
 		if c.Position() != int64(want.position) || c.Events() != int64(want.before) {
-			t.Errorf("the cursor stands at %d after %d events, want %+v", c.Position(), c.Events(), want)
+			t.Errorf("the cursor is at %d after %d events, want %+v", c.Position(), c.Events(), want)
 		}
 	}
 	if s, ok := c.Next(MaxChunk); ok {
@@ -61,7 +61,7 @@ func TestEventsAreCountedAcrossChunks(t *testing.T) {
 		}
 	}
 	if c.Position() != 122 || c.Events() != 120 {
-		t.Errorf("the cursor stands at %d after %d events, want 122 and 120", c.Position(), c.Events())
+		t.Errorf("the cursor is at %d after %d events, want 122 and 120", c.Position(), c.Events())
 	}
 }
 
@@ -73,7 +73,7 @@ func TestACloneReadsOnFromTheSamePlaceByItself(t *testing.T) {
 	clone := c.Clone()
 	c.Next(MaxChunk)
 	if clone.Position() != 2 || clone.Events() != 1 {
-		t.Errorf("the clone stands at %d after %d events, want 2 and 1", clone.Position(), clone.Events())
+		t.Errorf("the clone is at %d after %d events, want 2 and 1", clone.Position(), clone.Events())
 	}
 	if s, _ := clone.Next(MaxChunk); !slices.Equal(s.Records, []int{2, 3}) {
 		t.Errorf("the clone reads %v, want 2 and 3", s.Records)

@@ -39,7 +39,7 @@ func TestEveryCursorReadsEveryRecordOnceAndInOrder(t *testing.T) {
 				want++
 			}
 			if s.End != want || c.Position() != want {
-				t.Errorf("after record %d the segment ends at %d, the cursor stands at %d", want, s.End, c.Position())
+				t.Errorf("after record %d the segment ends at %d, the cursor is at %d", want, s.End, c.Position())
 				return
 			}
 		}
@@ -107,7 +107,7 @@ func TestAChunkIsCollectedWhenTheLastCursorHasLeftIt(t *testing.T) {
 	drain(fast)
 	runtime.GC()
 	if first.Value() == nil {
-		t.Fatal("the object is gone while a cursor stands before it")
+		t.Fatal("the object is gone while a cursor is before it")
 	}
 	drain(slow)
 	runtime.GC()

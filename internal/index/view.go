@@ -8,7 +8,7 @@ import (
 )
 
 // errReadOnly is the error of writes to a view of a Keyed store.
-var errReadOnly = errors.New("a durable store is written by its informer alone")
+var errReadOnly = errors.New("a durable store is written only by its informer")
 
 // view is a Keyed store as a read-only cache.Store. List and ListKeys cannot return an error. They
 // call failed with it, and return nil instead of a part.

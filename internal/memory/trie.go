@@ -31,7 +31,7 @@ type node struct {
 type leaf struct {
 	tags  [maxLeaf + 1]uint16 // also of the item that makes a leaf too large
 	depth uint8               // bits of the branch that are the same in the hashes of all items
-	pairs []pair              // nil if the trie has identities alone
+	pairs []pair              // nil if the trie has only identities
 	ids   []*identity         // nil if the trie has objects
 }
 

@@ -15,7 +15,7 @@ import (
 	"github.com/customcacheinformer/informer"
 )
 
-// docs/migrating-from-client-go.md tells how to spare the 10 s for which the drop-in waits for a
+// docs/migrating-from-client-go.md explains how to avoid the 10 s that the drop-in waits for a
 // stream from a fake.
 func TestASourceKnownToBeAFakeSyncsAtOnce(t *testing.T) {
 	client := fake.NewClientset(pod("web", "web"))

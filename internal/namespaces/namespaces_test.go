@@ -120,7 +120,7 @@ func TestAForbiddenNamespaceHoldsUpNoOther(t *testing.T) {
 			}
 		}
 
-		// Nothing that is forbidden stands in the way of a caller that waits for another namespace.
+		// No forbidden namespace holds up a caller that waits for another namespace.
 		err = inf.WaitForVersion(testkit.Within(t, time.Second), "a", "9999")
 		if !errors.As(err, &late) || late.Reason != nil {
 			t.Errorf("waiting for a: %v", err)

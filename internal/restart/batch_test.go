@@ -110,7 +110,7 @@ func TestAChangeOfARefusedBatchNotStoredAtTheStopIsNotDelivered(t *testing.T) {
 		inf, r, stop := begun(t, src, options{Durable: store, DrainTimeout: time.Minute, ErrorHandler: ignore})
 		synctest.Wait()
 		hold, held := make(chan struct{}), true
-		answers := []error{nil, errRefuses, errRefuses, errRefuses} // for slow, the batch, a half of it, and bad alone
+		answers := []error{nil, errRefuses, errRefuses, errRefuses} // for slow, the batch, a half of it, and only bad
 		store.Fail(func(op, _ string) error {
 			if op != "apply" {
 				return nil

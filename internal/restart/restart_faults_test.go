@@ -207,7 +207,7 @@ func (s hasty) ListWithContext(ctx context.Context, opts metav1.ListOptions) (ru
 }
 
 // TestAServerThatWentBackIsAskedForItsNewestState restores a server, which then reaches the
-// version of the bookmark, or passes it, before it is listed. The version of the list alone does
+// version of the bookmark, or passes it, before it is listed. The version of the list by itself does
 // not show that the server went back.
 func TestAServerThatWentBackIsAskedForItsNewestState(t *testing.T) {
 	for _, further := range []int{0, 3} {

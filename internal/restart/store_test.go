@@ -188,7 +188,7 @@ func TestADeleteIsToldAlsoIfTheStoreHasLostTheObject(t *testing.T) {
 			t.Errorf("a delete that was seen came as %+v", e)
 		}
 		if e := events[1]; e.Type != informer.EventDeleted || !e.FinalStateUnknown || e.Key() != keyOf("unseen") || e.Old.UID != uid {
-			t.Errorf("a delete of an object of which only the key is known came as %+v", e)
+			t.Errorf("a delete of an object with only a known key came as %+v", e)
 		}
 	})
 }

@@ -101,7 +101,7 @@ func Odd() map[string]runtime.Object {
 	widget.Object["texts"] = []any{"", "\x00", "\xff\xfe", "2026-03-29T01:59:59Z", "YWJj", strings.Repeat("ü", 70000)}
 	widget.Object[""] = map[string]any{"": nil}
 	return map[string]runtime.Object{
-		"a config map": ConfigMap("default", "a"), "without a kind": bare, "with a version alone": kindless,
+		"a config map": ConfigMap("default", "a"), "without a kind": bare, "with only a version": kindless,
 		"with binary data": binary, "with quantities": pod,
 		"a gadget": NewGadget("default", "a"), "a gadget in a gadget": gadget,
 		"a widget": Widget("default", "a"), "numbers and texts": widget,

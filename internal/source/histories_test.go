@@ -34,7 +34,7 @@ type history struct {
 	dynamic bool
 	opts    anyOptions
 	well    chan struct{} // closed when the source answers well, which ends all hanging requests
-	deeds   *rand.Rand    // for the test alone, so that it does the same whenever requests come
+	deeds   *rand.Rand    // only for the test, so that it does the same whenever requests come
 
 	mu    sync.Mutex // protects the rest
 	rand  *rand.Rand // for the answers

@@ -72,7 +72,7 @@ func New(example runtime.Object) (Codec, error) {
 	if t == reflect.TypeFor[*unstructured.Unstructured]() {
 		c.encoding = asCBOR
 	} else if _, ok := example.(protobuf); ok && strings.HasPrefix(t.Elem().PkgPath(), "k8s.io/") {
-		// Only for these packages: a user's type that embeds ObjectMeta alone has the Marshal
+		// Only for these packages: a user's type that embeds only ObjectMeta has the Marshal
 		// of ObjectMeta, which would leave out the other fields.
 		c.encoding = asProtobuf
 	}

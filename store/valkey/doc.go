@@ -23,7 +23,7 @@
 // client is a client of github.com/valkey-io/valkey-go, which knows the addresses, passwords and TLS. Both
 // packages are named valkey, so import one of them under another name.
 //
-// # For whom it is
+// # When to use it
 //
 // Use it for a cache that must outlive a node without a volume, or one that several processes read. For
 // a cache of one process, package store/disk is faster and needs no server. Many readers that can use
@@ -118,5 +118,5 @@ package valkey
 //     token.go makes the number that fences writers.
 //   - source.go lists for readers, watch.go follows the log, and head.go reads its newest entries.
 //   - script.go runs the scripts in lua, each of which is one atomic step. lua/state.lua checks the fence.
-//   - keys.go has the names on the server, position.go where a store stands after a write.
+//   - keys.go has the names on the server, position.go the position of a store after a write.
 //   - options.go, errors.go and status.go are what a program gives and gets.

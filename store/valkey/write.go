@@ -89,7 +89,7 @@ func (s *Store) write(ctx context.Context, b batch) error {
 			return nil
 		}
 		if call, other := otherCall(err); other {
-			// An earlier call, of which the outcome was not known, has happened.
+			// An earlier call, whose outcome was not known, had an effect.
 			at, ours := s.strays[call]
 			if !ours {
 				return s.judge(fmt.Errorf("%w: the server has had a write of another process", ErrLost))

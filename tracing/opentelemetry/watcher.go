@@ -35,7 +35,7 @@ import (
 // a span in the reconcile function instead.
 //
 // If provider is nil, Watcher uses otel.GetTracerProvider(), and the program may set its own
-// provider later. If w is nil, Watcher returns nil, for which AddWatcher returns an error.
+// provider later. If w is nil, Watcher returns nil, which AddWatcher refuses.
 // Watcher does not block, and may be called from any goroutine. The returned watcher blocks as
 // long as w does. Several goroutines may call it at once if they may call w at once.
 func Watcher[T informer.Object](provider trace.TracerProvider, name string, w informer.ResourceWatcher[T]) informer.ResourceWatcher[T] {

@@ -1,4 +1,4 @@
-// Package front has what the servers share that stand between a client and an API server.
+// Package front is shared by the servers between a client and an API server.
 package front
 
 import (

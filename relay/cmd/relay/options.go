@@ -57,7 +57,7 @@ func (o *options) sections(name string) (sections cliflag.NamedFlagSets) {
 	fs.StringSliceVar(&o.resources, "resources", nil, "The resources to serve, such as pods, leases.coordination.k8s.io "+
 		"or widgets.v1.example.com. Required.")
 	fs.StringVar(&o.dataDir, "data-dir", "", "A directory for the objects, so that the next start lists nothing. "+
-		"Without it, the relay keeps them in memory alone.")
+		"Without it, the relay keeps them only in memory.")
 	fs.BoolVar(&o.relay.AllowSecrets, "allow-secrets", false, "Allow secrets among the resources.")
 	fs.BoolVar(&o.relay.RefuseConsistentReads, "refuse-consistent-reads", false, "Answer reads with resourceVersion=\"\" with 400 "+
 		"instead of the state that the relay has. Then kubectl does not work, and some informers have to be started again.")

@@ -99,7 +99,7 @@ func TestACommandLineThatCannotBeUsedIsAnError(t *testing.T) {
 	}
 }
 
-// The API server is away at first. Then it knows Leases alone, and then Widgets, too. They come to be served one
+// The API server is away at first. Then it knows only Leases, and then Widgets, too. They come to be served one
 // after the other, each with a file.
 func TestARelayThatStartsDuringAnOutageServesEachResourceWhenItIsThere(t *testing.T) {
 	var phase atomic.Int32

@@ -123,7 +123,7 @@ var errClosed = apierrors.NewServiceUnavailable("the relay stops")
 func expired(message string) error { return apierrors.NewResourceExpired(message) }
 
 // GetList returns an error, because the watch cache has everything that can be listed. The watch
-// cache calls GetList only for a version of which it has no snapshot any more, and while it is not
+// cache calls GetList only for a version whose snapshot it no longer has, and while it is not
 // filled.
 func (f *Feed) GetList(_ context.Context, _ string, opts storage.ListOptions, _ runtime.Object) error {
 	if opts.Predicate.Continue != "" || opts.ResourceVersionMatch == metav1.ResourceVersionMatchExact {

@@ -27,8 +27,8 @@ func (r *refusals) RoundTrip(request *http.Request) (*http.Response, error) {
 }
 
 // A new informer of client-go asks for the newest state, and for any state when that is refused. After a
-// 410 it asks for one that is no older than its own. Only when that state is gone, too, it asks for the
-// newest state alone, again and again.
+// 410 it asks for one that is no older than its own. Only when that state is gone, too, it asks only for the
+// newest state, again and again.
 func TestAnInformerThatMayNotReadTheNewestStateIsStuckWhenTheStorageGoesBack(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes 15 s: make test-long")
