@@ -105,7 +105,7 @@ func recoverTo(err *error) {
 	}
 }
 
-// interrupted reports whether err is the error of ctx, after ctx has ended.
+// interrupted reports whether err is the error of ctx, after ctx is done.
 func interrupted(ctx context.Context, err error) bool {
 	return err != nil && ctx.Err() != nil && errors.Is(err, ctx.Err())
 }
@@ -200,12 +200,12 @@ func (h *handler[T]) note(r *record[T]) {
 type phase int32
 
 const (
-	phaseOver    phase = iota - 2 // like removed, and pop has ended
+	phaseOver    phase = iota - 2 // like removed, and pop has returned
 	phaseRemoved                  // run takes no more events, and drops those that it has
 	phaseJoining                  // run waits for the state that pop is reading
 	phaseLive                     // run takes events
-	phaseLast                     // pop has ended, and run takes the last events
-	phaseCut                      // pop has ended, and run takes no more events
+	phaseLast                     // pop has returned, and run takes the last events
+	phaseCut                      // pop has returned, and run takes no more events
 )
 
 // looking is added to a phase of 0 or more while run must look for leaves before each event.

@@ -461,7 +461,7 @@ func RunSink[T Object](ctx context.Context, lw cache.ListerWatcher, sink Sink[T]
 	return i.Run(ctx)
 }
 
-// Run lists and watches, calls the sink, and blocks until ctx has ended and the last call has returned. Then it
+// Run lists and watches, calls the sink, and blocks until ctx is done and the last call has returned. Then it
 // returns nil. A second Run returns an error that wraps [ErrAlreadyRun] at once.
 func (i *SinkInformer[T]) Run(ctx context.Context) error { return i.core.Run(ctx) }
 

@@ -130,7 +130,7 @@ func (c *Clusters[T]) recall(marks map[string]mark) {
 // cluster cannot be read, the informer keeps trying until the cluster is disengaged. Health and Options.ErrorHandler get the reason.
 //
 // Engage returns an error if the name is engaged or not valid, or if the source cannot be used. A name has 1 to 253 bytes,
-// without spaces, "|" and characters that cannot be printed. Once Run's ctx has ended, it returns an error that wraps
+// without spaces, "|" and characters that cannot be printed. Once Run's ctx is done, it returns an error that wraps
 // [ErrStopped]. If a cluster of that name was just disengaged, the new one is listed when the old objects have left the store.
 func (c *Clusters[T]) Engage(name string, from ClusterSource) error {
 	s, err := c.scopeFor(name, from)
@@ -154,7 +154,7 @@ func (c *Clusters[T]) Engage(name string, from ClusterSource) error {
 // engages the cluster without a source, see DisengageStored.
 //
 // Disengage returns an error if leave is not one of the constants. The error wraps [ErrNotEngaged] if the cluster is not engaged,
-// and [ErrStopped] once Run's ctx has ended.
+// and [ErrStopped] once Run's ctx is done.
 func (c *Clusters[T]) Disengage(name string, leave Leave) (left <-chan struct{}, err error) {
 	if err := leave.check(); err != nil {
 		return nil, c.failed("Disengage", name, err)
@@ -172,7 +172,7 @@ func (c *Clusters[T]) Disengage(name string, leave Leave) (left <-chan struct{},
 // DisengageStored disengages the clusters that have objects in Options.Durable but that Engage has not named since the start. Call it
 // when you have engaged all clusters that you want. Clusters in except stay, such as those whose configuration cannot be read now. If
 // Run has not read the Durable yet, the clusters leave as soon as it has. DisengageStored does not block, and may be called at any
-// time. It returns an error if leave is not one of the constants, and one that wraps [ErrStopped] once Run's ctx has ended.
+// time. It returns an error if leave is not one of the constants, and one that wraps [ErrStopped] once Run's ctx is done.
 func (c *Clusters[T]) DisengageStored(leave Leave, except ...string) error {
 	if err := leave.check(); err != nil {
 		return fmt.Errorf("informer %s: DisengageStored: %w", c.opts.Name, err)
@@ -211,7 +211,7 @@ func (c *Clusters[T]) DisengageStored(leave Leave, except ...string) error {
 // the new cluster is listed.
 //
 // Replace returns an error if the source cannot be used. The error wraps [ErrNotEngaged] if the cluster is not engaged, and
-// [ErrStopped] once Run's ctx has ended. After an error, the informer continues with the old source.
+// [ErrStopped] once Run's ctx is done. After an error, the informer continues with the old source.
 func (c *Clusters[T]) Replace(name string, from ClusterSource) error {
 	s, err := c.scopeFor(name, from)
 	if err != nil {

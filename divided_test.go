@@ -311,7 +311,7 @@ func playTurns(t *testing.T, random *rand.Rand, opts options) {
 		}
 		if step%20 == 10 {
 			time.Sleep(time.Nanosecond)
-			synctest.Wait() // a call that has begun when an object leaves is not wrong
+			synctest.Wait() // a call under way when an object leaves is not wrong
 			watch(informer.WatcherOptions{}, 2*time.Second, 0)
 		}
 		time.Sleep(time.Duration(random.IntN(2000)) * time.Millisecond)

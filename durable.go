@@ -43,7 +43,7 @@ type durableStore[T Object] struct {
 	kept     map[string]mark  // regions that have left, whose objects the store may still have because it has refused something
 	foreign  bool             // the store may hold objects of regions that the informer does not read
 	deleted  []tombstone.ID   // tombstones of committed deletes that are not in the log yet
-	over     bool             // ctx has ended before a decided change was committed
+	over     bool             // ctx is done before a decided change was committed
 }
 
 func newDurableStore[T Object](a *access[T], durable Durable, several bool, scopes func() []*scope, tombstones *tombstone.Set) *durableStore[T] {

@@ -23,7 +23,7 @@ var (
 	// start again, make a new one.
 	ErrAlreadyRun = errors.New("informer has already been run")
 
-	// ErrStopped indicates that Run's ctx has ended, or that the registration of a watcher was removed,
+	// ErrStopped indicates that Run's ctx is done, or that the registration of a watcher was removed,
 	// so that the call can no longer do its work.
 	ErrStopped = errors.New("informer has stopped")
 
@@ -331,7 +331,7 @@ func (r *reports) undecodable(most int) (n int, keys []string) {
 }
 
 // listed forgets failures of "decode" and "transform" for objects that the list covers but does not have:
-// if the store never had such an object, no delete follows. After ctx has ended, listed does nothing,
+// if the store never had such an object, no delete follows. After ctx is done, listed does nothing,
 // because the list may be incomplete.
 func (r *reports) listed(ctx context.Context, covers func(key string) bool, list int) {
 	for _, op := range []string{"decode", "transform"} {

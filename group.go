@@ -94,7 +94,7 @@ func (g *Group) giveLocked() given {
 type Member interface {
 	// Name returns the name of the member, always the same. It must not block.
 	Name() string
-	// Run must block until ctx has ended, and then return nil. If it returns an error, or returns
+	// Run must block until ctx is done, and then return nil. If it returns an error, or returns
 	// earlier, the member has failed. [Report] with this ctx, or one that comes from it, reports to the
 	// ErrorHandler of the group.
 	Run(ctx context.Context) error
@@ -119,7 +119,7 @@ type member struct {
 
 // Add adds m, and starts it if the group runs. It does not block. It returns an error if m is nil, cannot
 // be compared, or is already a member. If m has been run, by this group or elsewhere, the error wraps
-// [ErrAlreadyRun]. Once the ctx of the group's Run has ended, it returns an error that wraps [ErrStopped].
+// [ErrAlreadyRun]. Once the ctx of the group's Run is done, it returns an error that wraps [ErrStopped].
 // It also returns an error if another member has the same Name, unless that member is being removed:
 // errors, metrics and the page of package debug distinguish members by their names, so set Options.Name.
 func (g *Group) Add(m Member) error {
@@ -217,13 +217,13 @@ func (g *Group) Remove(m Member) error {
 	return nil
 }
 
-// Run runs the members, including those that are added while it runs, and blocks until ctx has ended and the Run of each
+// Run runs the members, including those that are added while it runs, and blocks until ctx is done and the Run of each
 // member has returned. If ctx has already ended, Run still runs the members: an informer then makes no request and is
 // stopped. Controllers, and other members that ask for it (see [Member]), stop first. When their Run has returned, all
 // others stop at the same time. Each member drains for its own DrainTimeout. A second Run returns an error that wraps
 // [ErrAlreadyRun] at once.
 //
-// If the Run of a member returns an error, or returns before its ctx has ended, the others continue.
+// If the Run of a member returns an error, or returns before its ctx is done, the others continue.
 // ErrorHandler is called once for it, and WaitForSync returns an error from then on. In the end, Run
 // returns the errors of all such members that were not removed, joined, and nil if there are none. Do
 // not wait for Run to return in a watcher's callback.
@@ -246,7 +246,7 @@ func (g *Group) Run(ctx context.Context) error {
 	g.mu.Unlock()
 
 	<-ctx.Done()
-	g.notify() // it takes the lock: a later Add sees that ctx has ended and starts nothing
+	g.notify() // it takes the lock: a later Add sees that ctx is done and starts nothing
 	g.working.Wait()
 	stop(context.Cause(ctx))
 	g.running.Wait()

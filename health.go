@@ -37,7 +37,7 @@ type Health struct {
 	Name string `json:"name"`
 	// Started is true once Run has been called and the watchers' goroutines are live.
 	Started bool `json:"started"`
-	// Stopped is true once Run's ctx has ended, or Run has ended because of an error.
+	// Stopped is true once Run's ctx is done, or Run ended because of an error.
 	Stopped bool `json:"stopped"`
 	// Synced is true once the first list is in the store.
 	Synced bool `json:"synced"`

@@ -45,7 +45,7 @@ type CustomCacheInformer[T Object] struct {
 	clock stopwatch.Stopwatch
 	queue cache.Queue
 
-	stopped chan struct{} // closed when Run's ctx has ended
+	stopped chan struct{} // closed when Run's ctx is done
 
 	viewOnce sync.Once
 	view     cache.SharedIndexInformer // made by the first call of SharedIndexInformer
@@ -211,7 +211,7 @@ func (i *CustomCacheInformer[T]) report(ctx context.Context, err error) {
 // The informer calls the watcher only after Run was called.
 //
 // AddWatcher may be called before and during Run, also in a watcher's callback. It returns an error
-// that wraps [ErrStopped] once Run's ctx has ended, and another error if w is nil or a field of opts
+// that wraps [ErrStopped] once Run's ctx is done, and another error if w is nil or a field of opts
 // cannot be used.
 func (i *CustomCacheInformer[T]) AddWatcher(w ResourceWatcher[T], opts WatcherOptions) (*Registration, error) {
 	if err := checkWatcher(w); err != nil {
@@ -248,7 +248,7 @@ func (i *CustomCacheInformer[T]) AddWatcher(w ResourceWatcher[T], opts WatcherOp
 // namespace.
 //
 // SetNamespaces returns an error and changes nothing if a name is given twice or is not valid, if a client is nil, or if
-// NewInNamespaces has not made the informer. It returns an error that wraps [ErrStopped] once Run's ctx has ended.
+// NewInNamespaces has not made the informer. It returns an error that wraps [ErrStopped] once Run's ctx is done.
 func (i *CustomCacheInformer[T]) SetNamespaces(namespaces []string) error {
 	if err := i.setNamespaces(namespaces); err != nil {
 		return fmt.Errorf("informer %s: SetNamespaces: %w", i.opts.Name, err)
@@ -329,7 +329,7 @@ func (i *CustomCacheInformer[T]) follow(opts WatcherOptions) error {
 // store and watchers that are under way, and logs their names after 10 s. Events that still wait for a
 // watcher are dropped. Their number is logged, and reported to Observer.Undelivered.
 //
-// If ctx has ended already, Run makes no request and calls no watcher. A second Run returns an error
+// If ctx is done already, Run makes no request and calls no watcher. A second Run returns an error
 // that wraps [ErrAlreadyRun] at once. Run returns an error and stops the informer if another informer
 // runs over the same Durable, or if the store does not find the first object that it was given. Do not
 // wait for Run to return in a watcher's callback.
@@ -410,7 +410,7 @@ func (i *CustomCacheInformer[T]) stop() {
 	close(i.stopped)
 }
 
-// control runs the sources and the applier, once the listeners are live. It returns when ctx has ended
+// control runs the sources and the applier, once the listeners are live. It returns when ctx is done
 // and these have stopped.
 func (i *CustomCacheInformer[T]) control(ctx context.Context) {
 	select {

@@ -120,7 +120,7 @@ func TestRemoveEndsTheCallsAndTheirCtx(t *testing.T) {
 				}
 				synctest.Wait()
 				if !cancelled || channel.Closed(reg.Stopped()) {
-					t.Errorf("during the call: its ctx has ended: %v, Stopped: %v", cancelled, channel.Closed(reg.Stopped()))
+					t.Errorf("during the call: its ctx is done: %v, Stopped: %v", cancelled, channel.Closed(reg.Stopped()))
 				}
 				close(release)
 				<-reg.Stopped()

@@ -60,7 +60,7 @@ type informerProcessorListener[T Object] struct {
 
 	synced  chan struct{}
 	removed chan struct{}      // closed when the registration ends
-	stopped chan struct{}      // closed when pop and run have ended
+	stopped chan struct{}      // closed when pop and run have returned
 	cancel  context.CancelFunc // ends the ctx of the watcher's calls; nil until started; protected by processor.mu
 }
 

@@ -154,7 +154,7 @@ func (l *informerProcessorListener[T]) pause() bool {
 	return idle
 }
 
-// endPop notes that pop has ended, and wakes run, which may wait for that.
+// endPop notes that pop is done, and wakes run, which may wait for that.
 func (l *informerProcessorListener[T]) endPop() {
 	defer l.cursor.Poke()
 	l.mu.Lock()
@@ -209,7 +209,7 @@ func (l *informerProcessorListener[T]) reach(position int64) {
 	a := &l.ahead
 	a.leaves = slices.DeleteFunc(a.leaves, func(l *leave) bool { return l.at < position })
 	l.life.look(false)
-	if len(a.leaves) > 0 || a.coming.next.Load() != nil { // which may have come meanwhile
+	if len(a.leaves) > 0 || a.coming.next.Load() != nil { // which may have arrived meanwhile
 		l.life.look(true)
 	}
 }

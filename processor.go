@@ -209,7 +209,7 @@ func (p *informerProcessor[T]) startLocked(l *informerProcessorListener[T]) {
 	p.spawn(func() { p.live(); defer p.ended(l); run() })
 }
 
-// ended notes that both goroutines of l have ended. run ends after pop.
+// ended notes that both goroutines of l are done. run ends after pop.
 func (p *informerProcessor[T]) ended(l *informerProcessorListener[T]) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

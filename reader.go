@@ -257,7 +257,7 @@ func (i *CustomCacheInformer[T]) ResourceVersion() string {
 // ServerVersion returns the present resourceVersion of the source of a namespace. For an informer of all namespaces,
 // namespace may be "". It lists at most one object, in a way that the API server does not answer from an old cache. A
 // process can so find out whether a version that it got from another process can exist. It may not if etcd was
-// restored, or if the other process reads another cluster. ServerVersion blocks until the answer has come or ctx
+// restored, or if the other process reads another cluster. ServerVersion blocks until the answer arrives or ctx
 // ends. It returns an error if the request fails, or if the informer does not run or does not read the namespace. For
 // an informer of [NewOverClusters], use ServerVersionIn.
 func (i *CustomCacheInformer[T]) ServerVersion(ctx context.Context, namespace string) (string, error) {
@@ -365,7 +365,7 @@ func (i *CustomCacheInformer[T]) SnapshotTo(to **Snapshot[T]) SnapshotRequest {
 }
 
 // SnapshotOf takes snapshots of several informers at one moment: none of the informers writes its store between two of the
-// snapshots. But each informer is only as far as its own source has come, so a Pod may be there before its Node. SnapshotOf
+// snapshots. But each informer is only as new as its own source, so a Pod may be there before its Node. SnapshotOf
 // may be called whenever [CustomCacheInformer.Snapshot] may, and waits as that does. If an informer has no snapshots, or a
 // request cannot be used, it returns an error and takes none.
 //

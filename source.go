@@ -328,7 +328,7 @@ type scope struct {
 	leave          Leave           // how a cluster leaves; set before gone
 	passes         bool            // the objects of a source that is gone stay for the next one of the region; set before gone
 	left           chan struct{}   // closed when the objects of a source that is gone are deleted
-	lists          bool            // the source has come while the informer ran, so it does not resume
+	lists          bool            // the source was added while the informer ran, so it does not resume
 	resume         string          // the version at which the source continues, "" if it must list; set before it runs
 	dropped        atomic.Int64    // objects and events outside of the part of a Divided
 	listed         atomic.Bool     // the first list is applied, or the source has resumed
@@ -469,7 +469,7 @@ func (r *roster) start(s *scope) {
 	})
 }
 
-// wait waits until r.ctx has ended and all sources have returned.
+// wait waits until r.ctx is done and all sources have returned.
 func (r *roster) wait() {
 	<-r.ctx.Done()
 	r.mu.Lock()

@@ -53,7 +53,7 @@ func (i *CustomCacheInformer[T]) waitForSync(ctx context.Context, listeners []*i
 func (i *CustomCacheInformer[T]) wait(ctx context.Context, done, removed <-chan struct{}) error {
 	select {
 	case <-done:
-		return nil // even if ctx has ended too
+		return nil // even if ctx is done too
 	default:
 	}
 	select {

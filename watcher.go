@@ -236,7 +236,7 @@ func (r *Registration) Stats() WatcherStats { return r.listener.stats() }
 // and no retry follows, even if the call failed. An event that was merged is handled when the merged
 // event is. CatchUp does not wait for later changes or for resyncs.
 //
-// CatchUp returns nil if everything is handled already, even if ctx has ended. If ctx ends first, it
+// CatchUp returns nil if everything is handled already, even if ctx is done. If ctx ends first, it
 // returns an error that wraps ctx.Err(). If the registration is removed or the informer stops first, it
 // returns an error that wraps [ErrStopped]. While the watcher handles its waiting events after the
 // stop, see Options.DrainTimeout, CatchUp keeps waiting.

@@ -144,7 +144,7 @@ func (t *trickle) handler(i int) func(pod) {
 
 func (t *trickle) due(place int) time.Time { return due(t.begun, place/t.each) }
 
-// send sends each event when it is due, until all are sent or until has ended.
+// send sends each event when it is due, until all are sent or until is over.
 func (t *trickle) send(ctx, until context.Context, src *source, event func(place int) watch.Event) error {
 	pacing, stop := context.WithCancel(until)
 	defer stop()

@@ -10,7 +10,7 @@ const period = time.Millisecond
 
 // pace calls send with 0, 1, 2 and so on, once a period, each when it is due. It makes up for
 // late ticks at once, so a delay does not put off the ticks after it. It calls begun with the
-// start of the first period. pace returns when ctx has ended, or when send returns an error.
+// start of the first period. pace returns when ctx is done, or when send returns an error.
 func pace(ctx context.Context, begun func(time.Time), send func(tick int) error) error {
 	p, err := newPacer()
 	if err != nil {

@@ -41,7 +41,7 @@ type subject[T informer.Object] interface {
 	add(h func(T), opts informer.WatcherOptions) (registration, error)
 	// list returns all objects.
 	list() []T
-	// run runs the informer. It returns when ctx has ended and everything has stopped.
+	// run runs the informer. It returns when ctx is done and everything has stopped.
 	run(ctx context.Context) error
 }
 

@@ -114,7 +114,7 @@ func (st storm) measure(ctx context.Context, s side, plain, stay bool) (values [
 }
 
 // join adds a handler and removes it: at once, or if stay is set when the handler has been called
-// for every object or ctx has ended.
+// for every object or ctx is done.
 func (st storm) join(ctx context.Context, inf subject[pod], stay bool) error {
 	reg, err := inf.add(func(pod) {}, informer.WatcherOptions{})
 	if err != nil {

@@ -143,7 +143,7 @@ func (p *Provider) WaitForSync(ctx context.Context) error {
 type Health struct {
 	Name        string          `json:"name"`                  // Options.Name
 	Started     bool            `json:"started"`               // Run was called
-	Stopped     bool            `json:"stopped"`               // Run has ended
+	Stopped     bool            `json:"stopped"`               // Run has returned
 	Synced      bool            `json:"synced"`                // see Provider.WaitForSync
 	SourceError string          `json:"sourceError,omitempty"` // why the Secrets or the directory cannot be read now
 	Clusters    []ClusterHealth `json:"clusters"`              // sorted by name
@@ -182,7 +182,7 @@ func (p *Provider) MemberHealth() informer.MemberHealth {
 // HasRun returns Started.
 func (h Health) HasRun() bool { return h.Started }
 
-// Ready returns nil once the provider has synced, whatever the states of its clusters are. Once Run has ended, it
+// Ready returns nil once the provider has synced, whatever the states of its clusters are. Once Run has returned, it
 // returns an error that wraps [informer.ErrStopped].
 func (h Health) Ready() error {
 	switch {

@@ -30,7 +30,7 @@ func newConverter(inner watch.Interface, ahead int, convert func(watch.Event) wa
 
 func (c *converter) ResultChan() <-chan watch.Event { return c.out }
 
-// Stop stops both watches. It blocks until the goroutine of the converter has ended.
+// Stop stops both watches. It blocks until the goroutine of the converter has returned.
 func (c *converter) Stop() {
 	c.once.Do(func() { close(c.stopped) })
 	<-c.done

@@ -464,7 +464,7 @@ func TestClustersOfSecretsOnARealServer(t *testing.T) {
 	w.do(secrets.Delete(t.Context(), "prod", metav1.DeleteOptions{}))
 	left("prod")
 	if n, names := f.lists.Load(), f.Engaged(); n != 3 || len(names) != 0 {
-		t.Errorf("%d lists of three clusters that have come; now there are %v", n, names)
+		t.Errorf("%d lists of three new clusters; now there are %v", n, names)
 	}
 	t.Logf("%d events of east", f.events("east"))
 }

@@ -180,7 +180,7 @@ func (w *kindsWorld) disturb(d disturbance, k *kind) {
 	}
 	for _, other := range w.all {
 		if unasked := other.check(); unasked && other != k && !d.cuts {
-			w.t.Errorf("%s was listed, although nothing has happened to it and no watch of it has ended", other.name)
+			w.t.Errorf("%s was listed, although nothing happened to it and no watch of it ended", other.name)
 		}
 		w.is(other.name, kinds.Reading, "")
 	}
@@ -188,7 +188,7 @@ func (w *kindsWorld) disturb(d disturbance, k *kind) {
 
 // TestKindsComeAndGo compares the events of a set with the writes, while CRDs, APIServices and rights change. No event comes twice, no delete is
 // of an object that remains, and all kinds end with the state of the server. No write is missed, unless the kind is listed again. That may be only
-// if something has happened to it, or its watch has ended.
+// if something happened to it, or its watch ended.
 func TestKindsComeAndGo(t *testing.T) {
 	w := newKindsWorld(t)
 	seed := rand.Uint64()

@@ -61,7 +61,7 @@ type Controller[K comparable] struct {
 	ctx     context.Context    // of Run; nil before
 	cancel  context.CancelFunc // ends ctx
 	read    int                // how many of Options.Reads have synced
-	unread  error              // why the wait for the next one has ended
+	unread  error              // why the wait for the next one ended
 	removed bool
 	queue   *planned[K] // nil until the workers start
 	early   []K         // the keys that came before, the oldest first
@@ -92,7 +92,7 @@ type hooks = membership.Worker
 // The result of a call replaces the time for which the key has been waiting.
 //
 // The ctx of a call ends with the ctx of Run, or up to DrainTimeout later, or after CallTimeout. It has
-// a logger (klog.FromContext) with the key. If a call does not return after its ctx has ended, Run
+// a logger (klog.FromContext) with the key. If a call does not return after its ctx is done, Run
 // cannot return either, and the key is logged after 10 s. A call must not end its goroutine, as
 // runtime.Goexit and a test's FailNow do.
 //
@@ -189,7 +189,7 @@ func (c *Controller[K]) attach(sources []Source[K]) error {
 // it calls reconcile for each key in the queue, with Options.Workers goroutines, until ctx ends, and
 // returns when every call has returned.
 //
-// Run returns nil after ctx has ended. It returns informer.ErrAlreadyRun at once if the controller was
+// Run returns nil after ctx is done. It returns informer.ErrAlreadyRun at once if the controller was
 // run or removed before, and an error that wraps an [*informer.SyncError] if an informer stops before
 // it has synced. With Options.Elected, it returns an error that wraps informer.ErrStopped if an
 // informer stops before it has delivered all objects after the election, or informer.ErrLeaseLost, see
@@ -254,7 +254,7 @@ func (c *Controller[K]) begin(ctx context.Context, cancel context.CancelFunc) bo
 func (c *Controller[K]) await(ctx context.Context) error {
 	for _, in := range c.inputs {
 		if channel.Closed(in.reg.Synced()) {
-			continue // even if ctx has ended
+			continue // even if ctx is done
 		}
 		select {
 		case <-in.reg.Synced():
@@ -292,7 +292,7 @@ func (c *Controller[K]) readNext(err error) {
 	}
 }
 
-// syncError returns the error of a wait that has ended because of err.
+// syncError returns the error of a wait that ended because of err.
 func (c *Controller[K]) syncError(err error) error {
 	late, reason := c.late()
 	return &informer.SyncError{Informer: c.opts.Name, Late: late, Reason: reason, Err: err}
@@ -419,7 +419,7 @@ func (c *Controller[K]) reportDropped(ctx context.Context) {
 // first, or the controller stops or is removed. It may be called before Run.
 func (c *Controller[K]) WaitForSync(ctx context.Context) error {
 	if channel.Closed(c.synced) {
-		return nil // even if ctx has ended
+		return nil // even if ctx is done
 	}
 	select {
 	case <-c.synced:

@@ -87,7 +87,7 @@ func TestTheNextLeaderReconcilesEverything(t *testing.T) {
 				first.stop()
 			}
 			if err := <-ended; (err != nil) != lost {
-				t.Errorf("the first replica has ended with %v", err)
+				t.Errorf("the first replica returned %v", err)
 			}
 			_, err := first.source.Delete(key{Namespace: "ns", Name: "b"}) // while no replica is the leader
 			testkit.Must(first.t, err)

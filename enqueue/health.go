@@ -18,7 +18,7 @@ type Health struct {
 	Name string `json:"name"`
 	// Started is true once Run has been called.
 	Started bool `json:"started"`
-	// Stopped is true once the ctx of Run has ended, or the controller was removed.
+	// Stopped is true once the ctx of Run is done, or the controller was removed.
 	Stopped bool `json:"stopped"`
 	// Synced is true once everything that the controller reads has synced, and the set of
 	// Options.Shards has started.

@@ -143,7 +143,7 @@ func TestASuccessWithoutTheLeaseHandlesNoDelete(t *testing.T) {
 		p.delete("a")
 		c.down.Store(true)
 		if err := <-ended; !errors.Is(err, informer.ErrLeaseLost) {
-			t.Errorf("the program has ended with %v", err)
+			t.Errorf("the program returned %v", err)
 		}
 		p.tombstones(1)
 	})
@@ -166,7 +166,7 @@ func TestALeaseLostDuringAStopIsAnError(t *testing.T) {
 		began := time.Now()
 		c.down.Store(true)
 		if err := <-ended; !errors.Is(err, informer.ErrLeaseLost) || time.Since(began) > 15*time.Second {
-			t.Errorf("the program has ended with %v after %v", err, time.Since(began))
+			t.Errorf("the program returned %v after %v", err, time.Since(began))
 		}
 		synctest.Wait()
 	})
@@ -189,7 +189,7 @@ func TestAHungCallDoesNotKeepALostReplicaAlive(t *testing.T) {
 		select {
 		case err := <-ended:
 			if !errors.Is(err, informer.ErrLeaseLost) || !strings.Contains(err.Error(), "a call has not returned") {
-				t.Errorf("the program has ended with %v", err)
+				t.Errorf("the program returned %v", err)
 			}
 		default:
 			t.Error("the program has not ended")

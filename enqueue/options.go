@@ -58,7 +58,7 @@ type Options struct {
 	// it may leave a broken state behind.
 	RecoverPanics bool
 
-	// DrainTimeout is how long the calls may go on after ctx has ended. Until then their ctx stays
+	// DrainTimeout is how long the calls may go on after ctx is done. Until then their ctx stays
 	// alive, and workers still take the keys that were in the queue when ctx ended. Keys that wait for
 	// a retry, or for their time, are dropped. A Group stops its informers after its controllers have
 	// drained, so calls see the changes of that time. Defaults to 0: calls are cancelled at once, and

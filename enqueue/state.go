@@ -57,7 +57,7 @@ func (s *state[K]) begin(key K) {
 	s.calls[key] = call[K]{begun: time.Now(), deletes: s.deletes.take(key)}
 }
 
-// cancelled notes that the call for key has returned because its ctx has ended.
+// cancelled notes that the call for key has returned because its ctx is done.
 func (s *state[K]) cancelled(key K) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -80,7 +80,7 @@ func TestAStopThatDrains(t *testing.T) {
 	}
 }
 
-// Once ctx has ended, a call that returns the error of ctx has not failed, but one that
+// Once ctx is done, a call that returns the error of ctx has not failed, but one that
 // returns another error has. While ctx lives, context.Canceled is nothing special. The ctx of
 // a drain, and of ErrorHandler, has the values of Run's ctx.
 func TestErrorsAtAStop(t *testing.T) {

@@ -51,7 +51,7 @@ var errCrashed = fmt.Errorf("the process that owned the store has crashed: %w", 
 //
 // Fail, FailAfter and Calls use these names of operations: "resume", "scan", "apply", "tombstones",
 // "forget" and "get". The key of "scan" is the key that the scan begins after, and the key of
-// "apply" is that of the first change. Once its ctx has ended, an operation returns the error of
+// "apply" is that of the first change. Once its ctx is done, an operation returns the error of
 // the ctx, even while it waits for Hang or Delay.
 //
 // A Durable returns the same objects that were stored, not copies. The store that Reopen returns

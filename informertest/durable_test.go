@@ -277,7 +277,7 @@ func TestAWaitingCallReturnsWhenItsCtxEnds(t *testing.T) {
 					cancel()
 					d.Heal()
 					if err := o.do(ctx, d); !errors.Is(err, context.DeadlineExceeded) {
-						t.Errorf("with a ctx that has ended it returned %v", err)
+						t.Errorf("with a ctx that is done it returned %v", err)
 					}
 					wantHeld(t, d, asMade)
 				}

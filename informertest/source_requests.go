@@ -25,7 +25,7 @@ type Request struct {
 
 type lifetime struct {
 	// request ends when the reader needs no more events: the reader has stopped the watch, the
-	// reader's ctx has ended, or the time is up.
+	// reader's ctx is done, or the time is up.
 	request context.Context
 	cancel  context.CancelFunc
 	// live ends with request, or when the source ends the watch. The cause may then be an error

@@ -33,7 +33,7 @@ const (
 
 // catalog is what is known of the kinds of the server. It starts no goroutine. The caller must lock it.
 type catalog struct {
-	listed  bool                        // the set may list CRDs, and all of them have come
+	listed  bool                        // the set may list CRDs, and knows all of them
 	blind   bool                        // the CRDs cannot be listed, so discovery decides
 	asked   bool                        // discovery has worked; while blind, at least once since the CRDs could not be listed
 	found   map[schema.GroupKind]*Offer // by discovery
@@ -46,7 +46,7 @@ type catalog struct {
 	services map[string]service                 // by name
 	tombs    map[string]time.Time               // when CRDs, by name, and all APIServices of groups, as "*." and the group, were gone
 
-	servicesListed    bool // the APIServices have come
+	servicesListed    bool // the APIServices are known
 	servicesForbidden bool // they cannot be listed, so discovery decides
 }
 

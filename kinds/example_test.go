@@ -109,7 +109,7 @@ func ExampleSet_Acquire() {
 		panic(err)
 	}
 	if err := shops.WaitForSync(ctx); err != nil {
-		panic(err) // ctx has ended; the error has the reason why the kind is not read
+		panic(err) // ctx is done; the error has the reason why the kind is not read
 	}
 	all, err := shops.List("", nil)
 	fmt.Println(len(all), err, shops.Health().State)

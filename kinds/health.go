@@ -17,7 +17,7 @@ import (
 type Health struct {
 	Name           string       `json:"name"`                     // Options.Name
 	Started        bool         `json:"started"`                  // Run was called
-	Stopped        bool         `json:"stopped"`                  // Run has ended
+	Stopped        bool         `json:"stopped"`                  // Run has returned
 	Synced         bool         `json:"synced"`                   // see Set.WaitForSync
 	Reads          bool         `json:"reads"`                    // Run of Set.Informer was called
 	Polls          bool         `json:"polls"`                    // discovery is asked every 30 s, because the CRDs or the APIServices cannot be listed
@@ -116,7 +116,7 @@ func (m *member) health(source informer.SourceHealth) KindHealth {
 func (h Health) HasRun() bool { return h.Started }
 
 // Ready returns nil once the set has synced, whatever the states of its kinds are. Before that, the error has the reason, if
-// one is known. Once Run has ended, Ready returns an error that wraps [informer.ErrStopped].
+// one is known. Once Run has returned, Ready returns an error that wraps [informer.ErrStopped].
 func (h Health) Ready() error {
 	switch {
 	case h.Stopped:

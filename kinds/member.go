@@ -110,7 +110,7 @@ func (s *Set[T]) readLocked(m *member, p place) (err error) {
 			return err
 		}
 	case at.resource != p.resource || at.namespaced != p.namespaced || at.uid != p.uid:
-		// Some objects of a CRD that was created again may have come already, and stay.
+		// Some objects of a CRD that was created again may be there already, and stay.
 		err = s.objects.Move(m.name, from)
 	case failed || m.halted: // the source may be in a long pause
 		err = s.objects.Replace(m.name, from)

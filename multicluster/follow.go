@@ -60,7 +60,7 @@ func Follow[T informer.Object](set *informer.Clusters[T], source Source, leave i
 	return &Follower[T]{set: set, source: source, leave: leave, engaged: map[string]*engagement{}}, nil
 }
 
-// Start blocks until ctx has ended and the goroutines of the Follower have returned. It does not run the informer. It returns
+// Start blocks until ctx is done and the goroutines of the Follower have returned. It does not run the informer. It returns
 // nil. A second call returns at once an error that wraps [informer.ErrAlreadyRun].
 //
 // ctx must be the ctx of the provider's Start, or a parent of it. A manager passes the same ctx to both. The end of ctx is the
@@ -90,10 +90,10 @@ func (f *Follower[T]) Start(ctx context.Context) error {
 //
 // The last Engage of a name counts, and its ctx. If cl is the same value as in the last call, only the ctx changes. If it is
 // another value, and the earlier ctx has not ended, [informer.Clusters.Replace] gets its source: with the same UID, nothing
-// leaves and nothing is listed. If the earlier ctx has ended, the cluster may leave before it comes again.
+// leaves and nothing is listed. If the earlier ctx is done, the cluster may leave before it comes again.
 //
-// Engage returns an error if cl is nil, if ctx has ended, if the Source fails, or if [informer.Clusters.Engage] would. Then
-// nothing changes. The error wraps [informer.ErrStopped] once the ctx of Start or of the informer's Run has ended.
+// Engage returns an error if cl is nil, if ctx is done, if the Source fails, or if [informer.Clusters.Engage] would. Then
+// nothing changes. The error wraps [informer.ErrStopped] once the ctx of Start or of the informer's Run is done.
 func (f *Follower[T]) Engage(ctx context.Context, name string, cl cluster.Cluster) error {
 	from, err := informer.ClusterSource{}, errors.New("the cluster is nil")
 	if !object.IsNil(cl) {
@@ -138,7 +138,7 @@ func (f *Follower[T]) engage(ctx context.Context, name string, cl cluster.Cluste
 	return nil
 }
 
-// left disengages a cluster whose ctx has ended, unless the name has a later engagement or the program ends.
+// left disengages a cluster whose ctx is done, unless the name has a later engagement or the program ends.
 func (f *Follower[T]) left(name string, e *engagement) {
 	defer f.watching.Done()
 	f.mu.Lock()

@@ -58,7 +58,7 @@ func TestARelayWhoseStoreIsTakenEnds(t *testing.T) {
 	if err := <-done; err == nil || !strings.Contains(err.Error(), "the same Options.Durable") {
 		t.Errorf("got %v, want an error about the store", err)
 	}
-	t.Cleanup(func() { // t's ctx has ended
+	t.Cleanup(func() { // t's ctx is done
 		if err := <-done; err != nil {
 			t.Errorf("the first relay: %v", err)
 		}
@@ -79,7 +79,7 @@ func TestARelayRunsOnce(t *testing.T) {
 		}
 	})
 	for !r.Health()["leases.v1.coordination.k8s.io"].HasRun() {
-		time.Sleep(time.Millisecond) // the API server does not answer, so nothing else tells that Run has begun
+		time.Sleep(time.Millisecond) // the API server does not answer, so nothing else shows that Run has begun
 	}
 	if err := r.Run(ctx); err == nil || !strings.Contains(err.Error(), "already") {
 		t.Errorf("the second Run: %v", err)

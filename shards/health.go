@@ -17,7 +17,7 @@ type Health struct {
 	Name string `json:"name"`
 	// Started is true once Run has been called.
 	Started bool `json:"started"`
-	// Stopped is true once the ctx of Run has ended.
+	// Stopped is true once the ctx of Run is done.
 	Stopped bool `json:"stopped"`
 	// Synced is true once this replica has joined the set since the start.
 	Synced bool `json:"synced"`

@@ -19,7 +19,7 @@ import (
 // Run waits until all workers have synced, and joins the set. It takes and releases buckets until ctx
 // ends or a worker stops. (A group stops its controllers before the set.) Then it releases each bucket
 // once its calls have returned. While a call does not return, Run renews the session, so that no other
-// replica works on the same key. Run returns nil once ctx has ended and it has released all buckets or
+// replica works on the same key. Run returns nil once ctx is done and it has released all buckets or
 // lost the session.
 //
 // If the session is lost before ctx ends, Run begins a new one. Run returns an error if there is no

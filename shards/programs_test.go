@@ -53,7 +53,7 @@ func TestAnotherProgramDoesNotJoin(t *testing.T) {
 			works.stop()
 			w.settled(time.Minute)
 			if err := waits.group.Ready(); err != nil || waits.owned() != 16 {
-				t.Errorf("when the other program has ended: %d buckets, %v", waits.owned(), err)
+				t.Errorf("after the end of the other program: %d buckets, %v", waits.owned(), err)
 			}
 		})
 	}

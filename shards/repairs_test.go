@@ -34,7 +34,7 @@ var edits = map[string]func(*coordinationv1.Lease){
 	"a duration of an hour":     func(l *coordinationv1.Lease) { l.Spec.LeaseDurationSeconds = new(int32(3600)) },
 	"a lower token":             func(l *coordinationv1.Lease) { l.Spec.LeaseTransitions = new(int32(1)) },
 	"another renewal":           func(l *coordinationv1.Lease) { l.Spec.RenewTime = new(metav1.NewMicroTime(time.Unix(0, 0))) },
-	"it has ended":              func(l *coordinationv1.Lease) { l.Annotations[annotationPrefix+"ended"] = "true" },
+	"it was ended":              func(l *coordinationv1.Lease) { l.Annotations[annotationPrefix+"ended"] = "true" },
 	"it is idle":                func(l *coordinationv1.Lease) { l.Annotations[annotationPrefix+"idle"] = "true" },
 	"it has all buckets":        func(l *coordinationv1.Lease) { l.Annotations[annotationPrefix+"holds"] = "0-15" },
 	"nonsense in all annotations": func(l *coordinationv1.Lease) {
@@ -119,7 +119,7 @@ func TestAnEndedSessionEndsItsCallsAtOnce(t *testing.T) {
 			t.Fatal("the call cannot begin")
 		}
 		defer done()
-		w.edit("-session-", edits["it has ended"])
+		w.edit("-session-", edits["it was ended"])
 		time.Sleep(10 * time.Millisecond)
 		if !errors.Is(context.Cause(ctx), informer.ErrLeaseLost) {
 			t.Errorf("the call is not canceled: %v", context.Cause(ctx))

@@ -140,7 +140,7 @@ func (s *source) want(buckets sharding.Buckets) {
 	case len(p.buckets) > len(buckets):
 		p.turn(linger)
 	case p.turning != nil:
-		p.turning.Stop() // the buckets have come back
+		p.turning.Stop() // the buckets are back
 		p.turning = nil
 	}
 }

@@ -96,7 +96,7 @@ func (p *Proxy) Refuse() {
 	_ = p.gate.Close()
 	p.gate.cut()
 	p.gate = nil
-	// The port stays open until the accepting goroutine has ended.
+	// The port stays open until the accepting goroutine has returned.
 	p.accepting.Wait()
 }
 

@@ -88,7 +88,7 @@ func (a *aggregation) writes(round string, fars ...string) {
 	}
 }
 
-// told waits for these events, and no others may come before them. Without any, none may have come.
+// told waits for these events, and no others may come before them. Without any, no event may arrive.
 func (a *aggregation) told(want ...string) {
 	a.Helper()
 	for n, event := range want {

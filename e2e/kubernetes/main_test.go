@@ -58,7 +58,7 @@ func start(ctx context.Context) (err error) {
 	return nil
 }
 
-// stop ends what start has begun.
+// stop ends the processes that start started.
 func stop() (err error) {
 	if shared != nil {
 		err = shared.Stop()

@@ -72,7 +72,7 @@ func (c *cluster) runClientGo(pods typedcorev1.PodInterface, events *ledger) cac
 	c.ok(err)
 	var running sync.WaitGroup
 	running.Go(func() { beside.RunWithContext(c.ctx) })
-	c.Cleanup(running.Wait) // the ctx has ended by then
+	c.Cleanup(running.Wait) // the ctx is done by then
 	c.await("client-go's informer has synced", handler.HasSynced)
 	return beside
 }

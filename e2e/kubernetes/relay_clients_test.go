@@ -145,7 +145,7 @@ func (c *cluster) awaitLine(lines <-chan string, want string) {
 		select {
 		case line, open := <-lines:
 			if !open {
-				c.Fatalf("kubectl has ended without a line %q", want)
+				c.Fatalf("kubectl exited without a line %q", want)
 			}
 			if strings.HasPrefix(line, want) {
 				c.Logf("kubectl: %s", line)

@@ -137,7 +137,7 @@ func TestResyncTellsOfEveryObjectAgain(t *testing.T) {
 		_, err = inf.AddEventHandler(d)
 		w.OK(err)
 		w.start(mgr)
-		w.until("a resync has come", d.has("add a 1 true", "add b 2 true", "resync a 1", "resync b 2"))
+		w.until("a resync is delivered", d.has("add a 1 true", "add b 2 true", "resync a 1", "resync b 2"))
 		w.change("a", 3)
 		w.until("one of the new state has", d.has("update a 1 3", "resync a 3"))
 	})

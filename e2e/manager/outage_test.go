@@ -176,7 +176,7 @@ func TestAStoppedManagerLeavesNothingRunning(t *testing.T) {
 				w.Errorf("%d goroutines of informers, %d before the manager ran: this test does not see them", during, before)
 			}
 			stop()
-			w.until("its goroutines have ended", func() bool { return informersRunning() <= before })
+			w.until("its goroutines have returned", func() bool { return informersRunning() <= before })
 		})
 	}
 }

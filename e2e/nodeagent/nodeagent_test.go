@@ -112,7 +112,7 @@ func await(ctx context.Context, t *testing.T, agent *process.Process, what strin
 	err := wait.PollUntilContextCancel(ctx, 10*time.Millisecond, true, func(context.Context) (bool, error) {
 		select {
 		case <-agent.Ended():
-			return false, fmt.Errorf("the agent has ended")
+			return false, fmt.Errorf("the agent has exited")
 		default:
 			return done(), nil
 		}

@@ -56,7 +56,7 @@ func TestWithoutJavaScriptThePageIsCompleteAndComesAnew(t *testing.T) {
 		t.Error("a part is closed, which would close again and again")
 	}
 	s.change(100)
-	p.until("the page has come again", func(c content) bool { return c.watcher("cache").Cells["Handled"] == "101" })
+	p.until("the page is loaded again", func(c content) bool { return c.watcher("cache").Cells["Handled"] == "101" })
 	if n := p.navigated(); n < 2 {
 		t.Errorf("it was loaded %d times", n)
 	}

@@ -93,7 +93,7 @@ func (r *separate) start() {
 	r.Await("the process does not become ready", func() bool {
 		select {
 		case <-r.process.Ended():
-			r.Fatalf("the relay has ended by itself:\n%s", r.process.Log)
+			r.Fatalf("the relay exited by itself:\n%s", r.process.Log)
 		default:
 		}
 		answer, err := client.Get(r.config.Host + "/readyz")

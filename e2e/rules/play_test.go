@@ -105,7 +105,7 @@ func (s *seriesSet) At() storage.Series                { return s.at }
 func (s *seriesSet) Err() error                        { return nil }
 func (s *seriesSet) Warnings() annotations.Annotations { return nil }
 
-// firing is an alert that has begun to fire.
+// firing is an alert that began to fire.
 type firing struct {
 	labels map[string]string
 	at     time.Duration // since the first scrape

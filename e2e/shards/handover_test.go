@@ -58,7 +58,7 @@ func TestAHandoverWaitsForCallsThatIgnoreTheirContext(t *testing.T) {
 	}
 	w.recorder.mu.Unlock()
 	if drained == 0 {
-		t.Error("the ctx of no call has ended because its bucket moves")
+		t.Error("no call is canceled because its bucket moves")
 	}
 	w.finish(false)
 	if w.recorder.refused > 0 {

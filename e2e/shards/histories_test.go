@@ -39,7 +39,7 @@ func TestHistories(t *testing.T) {
 }
 
 // playHistory plays steps in random order. In every second history, calls can go on when their
-// ctx has ended. In half of them, each replica caches only the objects of its own namespaces.
+// ctx is done. In half of them, each replica caches only the objects of its own namespaces.
 func playHistory(t *testing.T, seed int64, length int) *world {
 	ticks.Store(0)
 	w := newWorld(t, seed)

@@ -51,7 +51,7 @@ func (w *world) gone(r *remote) {
 	w.owners.set(r.name, false)
 	r.end()
 	calls := w.recorder.killed(r.name)
-	w.note("%s: has ended, with %d calls open", r.name, calls)
+	w.note("%s: exited, with %d calls open", r.name, calls)
 	if err := r.Crashed(); err != nil {
 		w.Errorf("%s: %v", r.name, err)
 	}
@@ -67,7 +67,7 @@ func (w *world) leave(r *remote) {
 	defer cancel()
 	w.OK(r.Stop(ctx))
 	if w.recorder.killed(r.name) > 0 {
-		w.Errorf("%s has ended while calls were under way", r.name)
+		w.Errorf("%s exited while calls were under way", r.name)
 	}
 	w.gone(r)
 }

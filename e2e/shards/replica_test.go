@@ -132,7 +132,7 @@ func say(format string, args ...any) {
 	fmt.Fprintf(os.Stderr, time.Now().Format("15:04:05.000 ")+format+"\n", args...)
 }
 
-// obey does what the test says. It ends the process when the test's process has ended.
+// obey does what the test says. It ends the process when the test's process has exited.
 func (r *replica) obey() {
 	lines := bufio.NewScanner(os.Stdin)
 	for lines.Scan() {
@@ -234,7 +234,7 @@ type attempt struct {
 	resumed, alive bool
 }
 
-// look notes whether the process was stopped since the last look, and whether ctx has ended then.
+// look notes whether the process was stopped since the last look, and whether ctx is done then.
 func (a *attempt) look(ctx context.Context) {
 	now := time.Now()
 	stopped := now.Sub(a.looked) >= lease

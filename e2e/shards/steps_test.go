@@ -20,7 +20,7 @@ type need uint8
 
 const (
 	nothing need = iota
-	rough        // calls may go on when their ctx has ended
+	rough        // calls may go on when their ctx is done
 	divided      // each replica caches only the objects of its own namespaces
 )
 

@@ -192,14 +192,14 @@ func (w *world) write() {
 	}
 }
 
-// awaitAlive is like Await, but fails the test if a replica has ended by itself.
+// awaitAlive is like Await, but fails the test if a replica exited by itself.
 func (w *world) awaitAlive(late string, there func() bool) {
 	w.Helper()
 	w.Await(late, func() bool {
 		for _, r := range w.replicas {
 			select {
 			case <-r.Ended():
-				w.Fatalf("the replica %s has ended by itself:\n%s", r.name, r.Log)
+				w.Fatalf("the replica %s exited by itself:\n%s", r.name, r.Log)
 			default:
 			}
 		}

@@ -44,6 +44,6 @@ func TestReadersHaveTheStateOfAnAPIServerRestoredFromABackup(t *testing.T) {
 	w.converge(readers, "changes after the restore")
 	w.wantStored()
 	if writer.has(func(m message) bool { return m.Ended != "" }) {
-		t.Errorf("the writer has ended: %q", writer.all(func(m message) string { return m.Ended }))
+		t.Errorf("the writer exited: %q", writer.all(func(m message) string { return m.Ended }))
 	}
 }

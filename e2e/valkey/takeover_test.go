@@ -33,7 +33,7 @@ func TestAWriterThatWasPausedPastATakeoverStoresNothing(t *testing.T) {
 	w.object("f") // so that the first writer has something to write
 	w.Await("the first writer continues", func() bool { return first.has(func(m message) bool { return m.Ended != "" }) })
 	if !first.has(func(m message) bool { return m.Fenced }) {
-		t.Errorf("the first writer has ended with %q", first.all(func(m message) string { return m.Ended }))
+		t.Errorf("the first writer exited with %q", first.all(func(m message) string { return m.Ended }))
 	}
 	if deleted := first.all(func(m message) string { return m.Deleted }); len(deleted) > 0 {
 		t.Errorf("the watcher of the first writer is told of the deletes %q", deleted)

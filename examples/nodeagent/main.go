@@ -111,7 +111,7 @@ func run(ctx context.Context, client kubernetes.Interface, node string, listener
 		served = server.Serve(listener)
 	})
 
-	err = group.Run(ctx) // until ctx has ended and the watcher has drained
+	err = group.Run(ctx) // until ctx is done and the watcher has drained
 
 	// Lookups are answered until here. Shutdown waits for those under way.
 	ending, done := context.WithTimeout(context.WithoutCancel(ctx), stopTimeout)

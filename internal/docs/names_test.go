@@ -105,7 +105,7 @@ func typeName(e ast.Expr) string {
 
 var qualified = regexp.MustCompile("`\\**&?([A-Za-z]+)\\.([A-Z][A-Za-z]*)")
 
-// A page that names what has gone would send its readers to look for it.
+// A page that names something removed would send its readers to look for it.
 func TestTheNamesInTheDocumentsExist(t *testing.T) {
 	names, open := declared(t)
 	pages, err := filepath.Glob("../../docs/*.md")

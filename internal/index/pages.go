@@ -44,7 +44,7 @@ type page struct {
 	page object.Entries
 	last string
 	err  error
-	// stopped is true if the ctx of the reader that read has ended, which means nothing for the
+	// stopped is true if the ctx of the reader that read is done, which means nothing for the
 	// readers that share the page.
 	stopped bool
 }
@@ -140,7 +140,7 @@ func (p *Pages) rest(gone <-chan struct{}, pg *page) {
 	}
 }
 
-// read reads the page, unless a read of it has begun already or ctx has ended. It reports whether
+// read reads the page, unless a read of it has begun already or ctx is done. It reports whether
 // it has read the page.
 func (p *Pages) read(ctx context.Context, after string, pg *page) bool {
 	if !p.begin(ctx, after, pg) {

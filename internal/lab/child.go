@@ -59,7 +59,7 @@ type Child struct {
 	cmd     *exec.Cmd
 	in      io.WriteCloser
 	answers *json.Decoder
-	log     bytes.Buffer // complete when the process has ended
+	log     bytes.Buffer // complete when the process has exited
 	ended   bool
 }
 
@@ -116,10 +116,10 @@ func (c *Child) failed(err error) error {
 	if ended := c.End(); ended != nil {
 		return ended // it has the reason
 	}
-	return fmt.Errorf("the child process has ended: %w", err)
+	return fmt.Errorf("the child process exited: %w", err)
 }
 
-// End closes the input of the child and waits until it has ended. After a minute it kills the child. End
+// End closes the input of the child and waits until it has exited. After a minute it kills the child. End
 // returns the error of the child, unless it was returned before.
 func (c *Child) End() error {
 	if c.ended {
@@ -135,7 +135,7 @@ func (c *Child) End() error {
 	return nil
 }
 
-// Measure starts this program in a role of Once, waits until it has ended, and stores its result in the
+// Measure starts this program in a role of Once, waits until it has exited, and stores its result in the
 // value that result points to.
 func Measure(ctx context.Context, role string, argument, result any) error {
 	c, err := StartChild(ctx, role, argument)

@@ -214,7 +214,7 @@ func (d deaf) Watch(ctx context.Context, opts metav1.ListOptions) (watch.Interfa
 	return d.UntypedClient.Watch(ctx, opts)
 }
 
-// A blocked watcher gets what has come before a namespace left, its deletes, and what has come since, in this order.
+// A blocked watcher gets the events from before a namespace left, its deletes, and the later events, in this order.
 func TestALateWatcherGetsANamespaceInOrder(t *testing.T) {
 	eachStore(t, func(t *testing.T, opts options) {
 		s := newServer(object("a", "x", "1"), object("b", "x", "1"))

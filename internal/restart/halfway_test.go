@@ -280,7 +280,7 @@ func TestAListIsCompleteAlthoughItsPagesAreGone(t *testing.T) {
 type forgetful struct {
 	*source
 	takes time.Duration // a request
-	begun time.Time     // when the list has begun
+	begun time.Time     // when the list began
 }
 
 func (f *forgetful) ListWithContext(ctx context.Context, opts metav1.ListOptions) (runtime.Object, error) {

@@ -106,7 +106,7 @@ func TestEventsThatAStopLeavesUnhandledAreDeliveredAgain(t *testing.T) {
 }
 
 // stubbornStore fails every batch of changes. A bookmark without changes it always takes, even
-// if ctx has ended.
+// if ctx is done.
 type stubbornStore struct{ *durable }
 
 func (s stubbornStore) Apply(_ context.Context, changes []informer.Change, bookmark string) error {

@@ -32,7 +32,7 @@ type fakeWatch struct {
 // ResultChan returns the channel of events. It is closed after the last event.
 func (f *fakeWatch) ResultChan() <-chan watch.Event { return f.out }
 
-// Stop ends the watch. It returns when the reading goroutine has ended.
+// Stop ends the watch. It returns when the reading goroutine has returned.
 func (f *fakeWatch) Stop() {
 	f.once.Do(func() {
 		f.inner.Stop()

@@ -96,7 +96,7 @@ func (f *feed) Replace(list []any, version string) error {
 	return nil
 }
 
-// wentBack records that a complete list of this version has come. If the list shows that the
+// wentBack records that a complete list of this version is in. If the list shows that the
 // server went back in time, wentBack returns true and reports a failure.
 func (f *feed) wentBack(version string) bool {
 	before, shown := f.reading.reached, f.reading.parts.last()

@@ -65,7 +65,7 @@ func (p *parts) take(give func()) {
 	give()
 }
 
-// end records that a list of this version is complete. If the list has come in parts, end calls
+// end records that a list of this version is complete. If the list came in parts, end calls
 // Sink.End and returns true. Otherwise it returns false.
 func (p *parts) end(sink Sink, version string) (inParts bool) {
 	p.mu.Lock()

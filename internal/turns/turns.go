@@ -20,7 +20,7 @@ type Limit struct {
 
 	mu      sync.Mutex // protects the rest, and what a Turn says
 	taken   int
-	waiting []chan struct{} // closed when the turn has come; in the order in which they came
+	waiting []chan struct{} // closed when the turn begins; in the order in which they came
 }
 
 // New returns a limit of n turns at a time, or nil if n is 0 or less.
@@ -55,7 +55,7 @@ func (l *Limit) Acquire(ctx context.Context) (*Turn, error) {
 		l.waiting = slices.Delete(l.waiting, i, i+1)
 		return nil, ctx.Err()
 	}
-	return l.beginLocked(), nil // also if ctx has ended at the same time
+	return l.beginLocked(), nil // also if ctx is done at the same time
 }
 
 func (l *Limit) beginLocked() *Turn {

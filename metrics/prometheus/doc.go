@@ -47,7 +47,7 @@
 // # When series are removed
 //
 // A stopped informer, controller or set is shown while it is a member of the group. When an
-// informer, a watcher or a controller has gone, its series are removed at the next scrape. Even
+// informer, a watcher or a controller is gone, its series are removed at the next scrape. Even
 // without scrapes the number of series stays bounded. If there are series for more than about
 // twice as many informers and watchers as exist, the Observer calls Health itself and removes the
 // series that are no longer needed. If a call of a removed watcher returns after that, its series

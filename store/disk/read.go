@@ -8,7 +8,7 @@ import (
 )
 
 // These are the limits of one read transaction. It only copies the records. Decoding them takes
-// some twenty times as long, and begins when it has ended.
+// some twenty times as long, and begins after it.
 const (
 	pageRecords = 1000
 	pageBytes   = 4 << 20

@@ -100,7 +100,7 @@
 // which version the store has. A reader is behind by the time since its Health's LastProgress: a writer that
 // works confirms its version about once a minute.
 //
-// When the writer has ended, or cannot reach the API server, its readers stay ready with what they have.
+// When the writer has exited, or cannot reach the API server, its readers stay ready with what they have.
 // Their lists and watches do not fail, and each watch that opens sets LastContact, so other alerts do
 // not fire. Alert on LastProgress, by the metric of module metrics/prometheus:
 //

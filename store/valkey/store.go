@@ -147,7 +147,7 @@ func (s *Store) String() string {
 
 // Run calls run, which is the Run of an informer over this Store or of a group with it. The ctx of run ends
 // with ctx, and when a call has found that the Store can no longer write. If that has happened before, Run
-// still calls run, with a ctx that has ended. Run blocks until run returns. It returns the error of run. If
+// still calls run, with a ctx that is done. Run blocks until run returns. It returns the error of run. If
 // the Store can no longer write, the error also wraps ErrFenced or ErrLost.
 func (s *Store) Run(ctx context.Context, run func(context.Context) error) error {
 	ctx, cancel := context.WithCancel(ctx)

@@ -108,7 +108,7 @@ type follower struct {
 
 func (f *follower) ResultChan() <-chan watch.Event { return f.events }
 
-// Stop ends the watch, and blocks until it has ended.
+// Stop ends the watch, and blocks until its goroutine has returned.
 func (f *follower) Stop() {
 	f.cancel()
 	f.running.Wait()

@@ -104,7 +104,7 @@ func (s *Store) write(ctx context.Context, b batch) error {
 	}
 }
 
-// grace is how long a write waits for its answer after its ctx has ended. Without it, the outcome of a
+// grace is how long a write waits for its answer after its ctx is done. Without it, the outcome of a
 // write under way would almost never be known.
 const grace = time.Second
 

@@ -39,7 +39,7 @@
 //
 // Every span is the root of a trace. A sampler sees only the name of a span, because a span gets
 // its attributes only if it is recorded. So a dropped span costs little. To keep only failures,
-// filter the spans after they have ended, in a span processor or a collector.
+// filter the spans after their end, in a span processor or a collector.
 package opentelemetry
 
 import (

@@ -24,7 +24,7 @@ type Front struct {
 	answer atomic.Pointer[http.Handler]
 }
 
-// New starts a front. The caller must call Close when its clients have ended.
+// New starts a front. The caller must call Close when its clients are done.
 func New(answer http.Handler) (*Front, error) {
 	forged, key, err := cert.GenerateSelfSignedCertKey("127.0.0.1", nil, nil)
 	if err != nil {

@@ -35,7 +35,7 @@ type Process struct {
 	In  io.WriteCloser // its standard input, if Self has started it
 
 	cmd   *exec.Cmd
-	ended chan struct{} // closed when the process has ended; err is set before
+	ended chan struct{} // closed when the process has exited; err is set before
 	err   error
 }
 
@@ -86,10 +86,10 @@ func (p *Process) Crashed() error {
 	return nil
 }
 
-// Ended returns a channel that is closed when the process has ended.
+// Ended returns a channel that is closed when the process has exited.
 func (p *Process) Ended() <-chan struct{} { return p.ended }
 
-// Kill ends the process without warning, as a crash would, and returns when it has ended.
+// Kill ends the process without warning, as a crash would, and returns when it has exited.
 func (p *Process) Kill() {
 	_ = p.cmd.Process.Kill()
 	<-p.ended
@@ -120,7 +120,7 @@ func (p *Process) Pause(ctx context.Context) error {
 	}
 }
 
-// Stop asks the process to end and returns when it has ended. It returns an error unless the
+// Stop asks the process to end and returns when it has exited. It returns an error unless the
 // exit code is 0. If ctx ends first, it kills the process and returns an error.
 func (p *Process) Stop(ctx context.Context) error {
 	if err := p.cmd.Process.Signal(syscall.SIGTERM); err != nil && !errors.Is(err, os.ErrProcessDone) {

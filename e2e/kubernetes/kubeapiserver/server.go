@@ -125,7 +125,7 @@ func (s *Server) awaitReady(ctx context.Context) error {
 	return wait.PollUntilContextCancel(ctx, 20*time.Millisecond, true, func(ctx context.Context) (bool, error) {
 		select {
 		case <-s.process.Ended():
-			return false, errors.New("the process has ended")
+			return false, errors.New("the process has exited")
 		default:
 			return client.RESTClient().Get().AbsPath("/readyz").Do(ctx).Error() == nil, nil
 		}
@@ -136,14 +136,14 @@ func (s *Server) awaitReady(ctx context.Context) error {
 // token. The caller may change it.
 func (s *Server) Config() *rest.Config { return rest.CopyConfig(s.config) }
 
-// Stop kills the server, removes its files, and returns when the process has ended. Stop clients
+// Stop kills the server, removes its files, and returns when the process has exited. Stop clients
 // first, because they keep retrying otherwise. Stop returns an error, with the log, if the server had
 // ended before. Further calls return the same.
 func (s *Server) Stop() error {
 	s.stop.Do(func() {
 		select {
 		case <-s.process.Ended():
-			s.stopErr = fmt.Errorf("kube-apiserver has ended before Stop:\n%s", s.process.Log)
+			s.stopErr = fmt.Errorf("kube-apiserver exited before Stop:\n%s", s.process.Log)
 		default:
 			s.process.Kill()
 		}

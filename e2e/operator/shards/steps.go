@@ -105,7 +105,7 @@ func leave(ctx context.Context, w *world) error {
 	if err != nil {
 		return err
 	}
-	w.say("both have ended after %v, and after %v the others have their buckets: %s", ended, took, w.division())
+	w.say("both exited after %v, and after %v the others have their buckets: %s", ended, took, w.division())
 	return w.report(ctx)
 }
 

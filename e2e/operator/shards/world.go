@@ -46,7 +46,7 @@ type world struct {
 	stop     context.CancelFunc
 	ended    chan error          // receives the result of the leases' informer
 	replicas map[string]*replica // those that run, by name
-	all      []*replica          // also those that have ended
+	all      []*replica          // also those that have exited
 
 	// stopMaking ends makeSites, and returns its result.
 	stopMaking func() error
@@ -118,7 +118,7 @@ func (w *world) listen() error {
 	return err
 }
 
-// close ends everything. The goroutine that makes Websites has ended.
+// close ends everything. The goroutine that makes Websites must have returned.
 func (w *world) close() error {
 	for _, r := range w.all {
 		r.Kill()
@@ -271,7 +271,7 @@ func (w *world) until(ctx context.Context, not string, done func() bool) error {
 		for _, r := range w.replicas {
 			select {
 			case <-r.Ended():
-				return false, fmt.Errorf("%s has ended by itself", r.name)
+				return false, fmt.Errorf("%s exited by itself", r.name)
 			default:
 			}
 		}

@@ -237,7 +237,7 @@ func (s *Server) guard(next http.Handler) http.Handler {
 	})
 }
 
-// Run serves until ctx ends, and then blocks until the requests under way have ended. It returns an
+// Run serves until ctx ends, and then blocks until the requests under way are done. It returns an
 // error if the server cannot listen, and otherwise nil.
 func (s *Server) Run(ctx context.Context) error { return s.prepared.RunWithContext(ctx) }
 

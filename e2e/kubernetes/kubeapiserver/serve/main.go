@@ -52,7 +52,7 @@ func serve(ctx context.Context, dir string, flags []string) error {
 	if err != nil {
 		return err
 	}
-	return errors.Join(app.Run(ctx, completed), errors.New("kube-apiserver has ended"))
+	return errors.Join(app.Run(ctx, completed), errors.New("kube-apiserver has exited"))
 }
 
 // newOptions returns the options that the flags stand for. The command of kube-apiserver does the same,

@@ -46,7 +46,7 @@ type Cluster struct {
 
 	informers informer.Group
 	stop      context.CancelFunc
-	ended     chan error // receives the result of the informers when they have ended
+	ended     chan error // receives the result of the informers when they have returned
 }
 
 // Start starts a Cluster that runs until Stop. ctx bounds only the start.
