@@ -278,7 +278,7 @@
 //	INFO   A watcher was not told everything before the informer stopped
 //	       for each such watcher, with the number of events
 //	INFO   Still waiting
-//	       a WaitForSync has lasted for 30 s: "late" and "reason" say for what it waits and why
+//	       a WaitForSync has lasted for 30 s: "late" and "reason" are what it waits for and why
 //	INFO   The wait is over
 //	       such a WaitForSync returns, with "err" if it fails
 //	INFO   A handler is not resynced as often as it asks for

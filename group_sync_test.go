@@ -226,7 +226,7 @@ func TestALongWaitForSyncLogsItsReasonsInOneLine(t *testing.T) {
 	newMaps := func(t *testing.T) *ci { return newInformer(t, informertest.NewSource(object("a", "1")), options{}) }
 	const isForbidden = "list Pod: pods is forbidden: no such role"
 	for name, test := range map[string]struct {
-		who    string   // the key and the value that say who waits
+		who    string   // the key and the value that name the waiter
 		late   []string // what is late
 		reason string   // "" if there is none
 		begin  func(t *testing.T) (w waiter, heal func())

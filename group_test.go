@@ -138,7 +138,7 @@ func mustBeLate(t *testing.T, err error, late ...string) informer.SyncError {
 	return *e
 }
 
-// pending fails the test if done has something to say.
+// pending fails the test if done has a value or is closed.
 func pending(t *testing.T, what string, done <-chan error) {
 	t.Helper()
 	synctest.Wait()

@@ -254,7 +254,7 @@ func TestAResyncRepeatsTheStoreForTheOneThatAsked(t *testing.T) {
 				t.Errorf("a resync came as %+v", e)
 			}
 		}
-		equal(t, "the resync said", asked.View()[keyOf("a")].Data["value"], "2")
+		equal(t, "the resync delivered", asked.View()[keyOf("a")].Data["value"], "2")
 		sleepBubble(2 * hour)
 		asked.Expect(t, "updated default/a", "updated default/b", "updated default/a", "updated default/b")
 		other.Expect(t, "added default/a", "added default/b", "updated default/a")

@@ -151,7 +151,7 @@ func TestTheDocumentationListsEveryLoggedLine(t *testing.T) {
 	}
 }
 
-// TestEachChangeOfStateIsOneLine makes every event happen once that the documentation says is
+// TestEachChangeOfStateIsOneLine makes every event happen once that the documentation lists as
 // logged.
 func TestEachChangeOfStateIsOneLine(t *testing.T) {
 	eachQueue(t, func(t *testing.T, queue informer.QueueKind) {
@@ -164,7 +164,7 @@ func TestEachChangeOfStateIsOneLine(t *testing.T) {
 			}
 			got[lineOf(e)]++
 			if !slices.Contains(slices.Concat(e.WithKVList, e.ParameterKVList), any("informer")) {
-				t.Errorf("%q does not say which informer", e.Message)
+				t.Errorf("%q does not name the informer", e.Message)
 			}
 		}
 		want := map[logLine]int{}
@@ -338,7 +338,7 @@ func TestALateWatcherIsNamedWhileTheObserverTakesItsTime(t *testing.T) {
 			}
 		}
 		if merges < 2 || said != 1 {
-			t.Errorf("said %d times, after %d merges", said, merges)
+			t.Errorf("logged %d times, after %d merges", said, merges)
 		}
 	})
 }

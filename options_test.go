@@ -62,7 +62,7 @@ func TestNewNamesInvalidOptions(t *testing.T) {
 		"Options.Fields: indexer con":                                                           {src, options{Store: indexer, Indexers: informer.Indexers[configMap]{"taken": byNothing}}},
 	} {
 		if _, err := informer.NewFrom(tc.lw, tc.opts); err == nil || !strings.Contains(err.Error(), says) {
-			t.Errorf("got %v, want it to say %q", err, says)
+			t.Errorf("got %v, want it to contain %q", err, says)
 		}
 	}
 	if _, err := informer.NewFrom(src, informer.Options[strange]{}); err == nil || !strings.Contains(err.Error(), "(T)") {
@@ -141,7 +141,7 @@ func TestAddWatcherNamesInvalidOptions(t *testing.T) {
 		"WatcherOptions.Workers":      {&recorder{}, informer.WatcherOptions{Workers: -1}},
 	} {
 		if _, err := inf.AddWatcher(tc.w, tc.opts); err == nil || !strings.Contains(err.Error(), says) || !strings.Contains(err.Error(), "ConfigMap") {
-			t.Errorf("got %v, want it to say %q", err, says)
+			t.Errorf("got %v, want it to contain %q", err, says)
 		}
 	}
 }

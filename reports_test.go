@@ -44,7 +44,7 @@ var byOwner = informer.Indexers[configMap]{"owner": func(obj configMap) ([]strin
 	return nil, err
 }}
 
-// theLog returns the lines that the default log has, with what they say about objects.
+// theLog returns the lines that the default log has, with their keys and values about objects.
 func theLog(lines ktesting.Log) (all []string) {
 	for _, line := range lines {
 		if line.Type == ktesting.LogError {
@@ -127,7 +127,7 @@ func TestAnObjectIsReportedWhenItBeginsToFail(t *testing.T) {
 	}
 }
 
-// Each source has a goroutine of its own. The list of one says nothing about the objects of others.
+// Each source has a goroutine of its own. The list of one source does not concern the objects of others.
 func TestObjectsThatFailInSeveralNamespacesAreCountedTogether(t *testing.T) {
 	eachQueue(t, func(t *testing.T, queue informer.QueueKind) {
 		src, namespaces := informertest.NewSource[configMap](), []string{"a", "b", "c", "d"}

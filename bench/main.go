@@ -67,7 +67,7 @@ func measureAll(ctx context.Context, chosen []section, rounds int) (results []re
 	return results, failed
 }
 
-// sizes say how much work each section does.
+// sizes is the amount of work of each section.
 type sizes struct {
 	rounds      int
 	events      int // of the sections that measure the time per event

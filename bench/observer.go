@@ -36,7 +36,7 @@ func observerSection(sz sizes) section {
 	return s
 }
 
-// observing says how an informer is observed; the zero value means not at all.
+// observing is how an informer is observed; the zero value means not at all.
 type observing struct {
 	observer *informer.Observer
 	group    *informer.Group // the group that the informer joins, or nil

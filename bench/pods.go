@@ -64,7 +64,7 @@ func reduced(p pod) pod {
 	return kept
 }
 
-// keeping says how a side reduces the objects that it keeps.
+// keeping is how a side reduces the objects that it keeps.
 type keeping[T informer.Object] struct {
 	transform func(T) (T, error)
 	// store, if set, replaces transform on the sides that support it.
@@ -73,7 +73,7 @@ type keeping[T informer.Object] struct {
 	shared bool
 }
 
-// open returns an informer that keeps objects as k says.
+// open returns an informer that keeps objects as described by k.
 func (k keeping[T]) open(s side, lw cache.ListerWatcher) (subject[T], error) {
 	if s == clientGo {
 		inf := newShared[T](lw)

@@ -121,7 +121,7 @@ func (r sharingRuns) compare(asIs, ours sharing, rows []compared) (m measurement
 	return m
 }
 
-// sharing says which objects a process measures.
+// sharing describes the objects that a process measures.
 type sharing struct {
 	Objects  string // a key of wires
 	Count    int

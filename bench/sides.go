@@ -56,7 +56,7 @@ func open[T informer.Object](s side, lw cache.ListerWatcher) (subject[T], error)
 	return openObserved[T](s, lw, observing{})
 }
 
-// openObserved is like open. If the informer is ours, it is observed as by says.
+// openObserved is like open. If the informer is ours, by is how it is observed.
 func openObserved[T informer.Object](s side, lw cache.ListerWatcher, by observing) (subject[T], error) {
 	if s == clientGo {
 		return newShared[T](lw), nil

@@ -47,7 +47,7 @@ func stormSection(sz sizes) section {
 	return s
 }
 
-// storm says how many goroutines join and leave, over how many objects, while how many events
+// storm is how many goroutines join and leave, over how many objects, while how many events
 // come.
 type storm struct{ joiners, objects, events int }
 

@@ -87,7 +87,7 @@ func (s *set) names() []string {
 	return slices.Collect(maps.Keys(s.clusters))
 }
 
-// update makes the followers use kubeconfig. If kubeconfig is nil, the cluster leaves, unless bad says why the
+// update makes the followers use kubeconfig. If kubeconfig is nil, the cluster leaves, unless bad is the reason why the
 // kubeconfig cannot be read. If the followers have another kubeconfig, update blocks while it compares the clusters.
 // refused is why the followers keep their kubeconfig: only another kubeconfig helps. If failed is not nil, update must
 // be called again. isNew is true if the errors differ from those of the last call.

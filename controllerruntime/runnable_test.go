@@ -211,7 +211,7 @@ func TestAManagerSaysWhyItsSourceDoesNotSync(t *testing.T) {
 	err := mgr.Start(t.Context())
 	var late *informer.SyncError
 	if !errors.As(err, &late) || !strings.Contains(err.Error(), forbidden.Error()) {
-		t.Errorf("the manager: %v, want that it says %q", err, forbidden)
+		t.Errorf("the manager: %v, want it to contain %q", err, forbidden)
 	}
 }
 

@@ -25,8 +25,8 @@ var clusterEvents = flag.Int("cluster-events", 600, "how many events of a health
 type faulty struct {
 	*member
 	front          *fronts.Front
-	name, reason   string // reason is what Health says; "" if the cluster can be read
-	late           bool   // Health says it only after 30 s, and first that no watch is open
+	name, reason   string // reason is that of Health; "" if the cluster can be read
+	late           bool   // Health has it only after 30 s, and reports first that no watch is open
 	healthy, fault http.Handler
 	older          *member // what the cluster has while it has its fault; nil if that is not the state of another server
 	events         int     // before the fault

@@ -74,7 +74,7 @@ func TestASourceAnswersPatchesAsARealServer(t *testing.T) {
 	}
 }
 
-// patchAnswer says how a client answers a patch, and whether it has changed the object.
+// patchAnswer is how a client answers a patch, and whether it has changed the object.
 func patchAnswer(t *testing.T, client dynamic.ResourceInterface, patch types.PatchType, data string) string {
 	t.Helper()
 	before, err := client.Get(t.Context(), "web", metav1.GetOptions{})

@@ -298,7 +298,7 @@ func TestAControllerThatWasRemovedKeepsNothing(t *testing.T) {
 		time.Sleep(time.Minute)
 		p.tombstones(0)
 		if !p.controller.Health().Stopped {
-			t.Error("Health says that the removed controller is not stopped")
+			t.Error("Health does not show the removed controller as stopped")
 		}
 		if err := p.controller.Run(t.Context()); !errors.Is(err, informer.ErrAlreadyRun) {
 			t.Errorf("Run of a removed controller returned %v, want ErrAlreadyRun", err)

@@ -340,7 +340,7 @@ func contentsOf(t *testing.T, l *ledger) (objects, tombstones map[uidKey]*corev1
 }
 
 // begins notes that a call of reconcile begins. It returns a function to call when the call has
-// returned. good says that it has handled the deletes that the store had when it began.
+// returned. good is true if it has handled the deletes that the store had when it began.
 func (l *ledger) begins(n need) (returned func(good bool)) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -68,7 +68,7 @@ func planOf(seed uint64) (plan []string) {
 }
 
 // randomChange returns a change of an object, which creates the object if there is none. The owner and the label
-// may be 0, which is none. An update may say that the object is being deleted, or that another finalizer goes.
+// may be 0, which is none. An update may mark the object as being deleted, or remove another finalizer.
 func randomChange(random *rand.Rand) string {
 	what := "replace"
 	switch n := random.IntN(100); {

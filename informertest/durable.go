@@ -92,7 +92,7 @@ func (d *Durable) Crash() {
 
 // LoseOnCrash makes a crash undo the last n writes after this call, like a store that commits
 // several writes at once. The next process finds the state before them. A write is an Apply or
-// Forget that took effect. n is 0 by default. [informer.Durable] says which events an informer then
+// Forget that took effect. n is 0 by default. [informer.Durable] describes which events an informer then
 // misses. Writes before the call are safe: to model a process that ends well, call LoseOnCrash(0)
 // before Reopen. If n is not 0, each write copies the maps of all stored objects and tombstones.
 // LoseOnCrash does not block.

@@ -46,7 +46,7 @@ func TestADurableRefusesToBeUsedWrongly(t *testing.T) {
 			err := c.do(t.Context(), d)
 			for _, want := range c.want {
 				if err == nil || !strings.Contains(err.Error(), want) {
-					t.Errorf("got %v, which does not say %q", err, want)
+					t.Errorf("got %v, which does not contain %q", err, want)
 				}
 			}
 			wantHeld(t, d, asMade)

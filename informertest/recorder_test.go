@@ -64,7 +64,7 @@ func TestARecorderFindsContradictions(t *testing.T) {
 	}
 }
 
-// testContradiction checks that a Recorder with that Hook finds in events what it says.
+// testContradiction checks that a Recorder with that Hook finds that fault in events.
 func testContradiction(t *testing.T, says string, events []podEvent, hook func(context.Context, podEvent) error) {
 	t.Helper()
 	r := informertest.Recorder[*corev1.Pod]{Hook: hook}

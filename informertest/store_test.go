@@ -148,7 +148,7 @@ func TestAStoreRefusesToBeUsedWrongly(t *testing.T) {
 			err := c.do(s)
 			for _, want := range c.want {
 				if err == nil || !strings.Contains(err.Error(), want) {
-					t.Errorf("got %v, which does not say %q", err, want)
+					t.Errorf("got %v, which does not contain %q", err, want)
 				}
 			}
 			wantStored(t, inner, "a=1")

@@ -51,7 +51,7 @@ type engagement struct {
 	stop func() bool // see context.AfterFunc
 }
 
-// Follow returns a Follower that engages clusters in set. leave says how their objects leave, see [informer.Clusters.Disengage].
+// Follow returns a Follower that engages clusters in set. leave is how their objects leave, see [informer.Clusters.Disengage].
 // It does not block. It returns an error if set or source is nil, or if leave is not one of the constants.
 func Follow[T informer.Object](set *informer.Clusters[T], source Source, leave informer.Leave) (*Follower[T], error) {
 	if set == nil || source == nil || leave != informer.LeaveDeleted && leave != informer.LeaveSilently {
@@ -145,7 +145,7 @@ func (f *Follower[T]) left(name string, e *engagement) {
 	defer f.mu.Unlock()
 	if f.engaged[name] == e && !f.over() {
 		delete(f.engaged, name)
-		_, _ = f.set.Disengage(name, f.leave) // an error says that the name is not engaged or the informer has stopped
+		_, _ = f.set.Disengage(name, f.leave) // an error means that the name is not engaged or the informer has stopped
 	}
 }
 

@@ -67,7 +67,7 @@ func (s *Set) lighten(h *holding, lease *coordinationv1.Lease) {
 	}
 }
 
-// learn forgets the deletes that another replica has handled, as its claims say. It tells the holder of
+// learn forgets the deletes that another replica has handled, according to its claims. It tells the holder of
 // the bucket of deletes that the other replica may not know of.
 func (s *Set) learn(claims []leases.Claim) {
 	unknown := map[int]leases.Deletes{}

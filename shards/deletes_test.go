@@ -68,7 +68,7 @@ func TestAReplicaThatLeavesPassesOnMoreDeletesThanFitIntoALease(t *testing.T) {
 	})
 }
 
-// If there is no room for them, the replica leaves after LeaseDuration, and says how many it has dropped.
+// If there is no room for them, the replica leaves after LeaseDuration, and reports how many it has dropped.
 func TestAReplicaLeavesAlthoughItsDeletesDoNotFitIntoALease(t *testing.T) {
 	inWorld(t, 0, func(t *testing.T, w *world) {
 		w.writeMany()

@@ -168,7 +168,7 @@ func TestTokensRiseWhenTheLeasesWereDeleted(t *testing.T) {
 func TestLeasesThatSomebodyDeletesAreMadeAgain(t *testing.T) {
 	inWorld(t, 64, func(t *testing.T, w *world) {
 		a, b := w.start("a", calls(100*time.Millisecond, false)), w.start("b", calls(100*time.Millisecond, false))
-		time.Sleep(10 * time.Second) // the sessions say which buckets they have
+		time.Sleep(10 * time.Second) // the sessions show which buckets they have
 		w.deleteLeases("bucket")
 		w.writeAll("2")
 		c := w.start("c") // it has never seen the Leases
@@ -188,7 +188,7 @@ func TestLeasesThatSomebodyDeletesAreMadeAgain(t *testing.T) {
 func TestABucketWhoseLeaseIsGoneStaysWithItsHolder(t *testing.T) {
 	inWorld(t, 64, func(t *testing.T, w *world) {
 		a := w.start("a", calls(time.Minute, false))
-		time.Sleep(10 * time.Second) // the session says which buckets it has
+		time.Sleep(10 * time.Second) // the session shows which buckets it has
 		a.link.lag.Store(int64(time.Second))
 		w.deleteLeases("bucket")
 		b := w.start("b")
@@ -299,7 +299,7 @@ func TestAKeyWaitsInOneReplica(t *testing.T) {
 	})
 }
 
-// A replica that has died cannot say what it had seen. Another one that cannot see the objects at that
+// A replica that has died cannot report what it had seen. Another one that cannot see the objects at that
 // moment must not work on them from an older state.
 func TestAfterADeathCachesMustBeConnected(t *testing.T) {
 	inWorld(t, 64, func(t *testing.T, w *world) {
@@ -336,7 +336,7 @@ func TestThePastStaysInTheLeaseUntilAReplicaHasCaughtUp(t *testing.T) {
 		w.settled(10 * time.Second)
 		b.link.cutObjects()
 		w.writeAll("2")
-		time.Sleep(6 * time.Second) // a has said what it has seen
+		time.Sleep(6 * time.Second) // a has recorded what it has seen
 		a.crash()
 		time.Sleep(time.Minute)
 		past := func(when, holder string, want int) {
@@ -349,7 +349,7 @@ func TestThePastStaysInTheLeaseUntilAReplicaHasCaughtUp(t *testing.T) {
 				}
 			}
 			if died != want {
-				t.Errorf("%s: %d Leases say that their last holder has died, and what it had seen, want %d", when, died, want)
+				t.Errorf("%s: %d Leases record that their last holder has died, and what it had seen, want %d", when, died, want)
 			}
 		}
 		past("b catches up", "b", 8)

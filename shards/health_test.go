@@ -92,7 +92,7 @@ func TestASetInAGroupOfItsOwnHasTheGroupReadyWhenItHasJoined(t *testing.T) {
 	})
 }
 
-// Otherwise nothing would say why the controller makes no call.
+// Otherwise nothing would explain why the controller makes no call.
 func TestAControllerSaysThatNobodyRunsItsSet(t *testing.T) {
 	inWorld(t, 1, func(t *testing.T, w *world) {
 		a := newAlone(t, w.objects, w.api)

@@ -123,7 +123,7 @@ func TestASetRefusesControllersThatCannotJoin(t *testing.T) {
 	})
 }
 
-// A set that ends before it has joined says so to all that wait.
+// A set that ends before it has joined reports that to all waiting callers.
 func TestWaitForSyncEndsWithTheSet(t *testing.T) {
 	inWorld(t, 0, func(t *testing.T, w *world) {
 		a := newAlone(t, w.objects, &link{LeaseInterface: w.api, world: w, isCut: true})

@@ -102,7 +102,7 @@ func isPlain(t reflect.Type) bool {
 // type again.
 func onlyData(t reflect.Type, met map[reflect.Type]bool) bool {
 	if met[t] {
-		return true // unless another part says otherwise
+		return true // unless another part decides otherwise
 	}
 	met[t] = true
 	switch kindOf(t) {

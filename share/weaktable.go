@@ -21,14 +21,14 @@ type stripe struct {
 	_     [64]byte
 }
 
-// slot is an entry. Its identity says what the memory behind the pointer is.
+// slot is an entry. Its identity describes the memory behind the pointer.
 type slot struct {
 	hash uint64
 	part weak.Pointer[byte]
 	identity
 }
 
-// identity says what the memory of a part is: count consecutive values of a type, the bytes of a
+// identity describes the memory of a part: count consecutive values of a type, the bytes of a
 // string, or a map. The zero identity marks an empty slot.
 type identity struct {
 	typ   uint32 // see typeNumber

@@ -9,7 +9,7 @@ import (
 	"github.com/customcacheinformer/informer/internal/object"
 )
 
-// Identity says which objects are in a store that outlives the process, such as the stores of packages
+// Identity describes the objects of a store that outlives the process, such as the stores of packages
 // store/disk and store/valkey. It keeps a program from using a store with the objects of another
 // program. All fields are compared literally; leave a field that does not apply empty. The type of the
 // objects, down to the fields of its structs, is compared too, and need not be named here.

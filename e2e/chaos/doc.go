@@ -2,11 +2,11 @@
 // with a real etcd, through the failures of production, and through thousands of watchers that
 // come and go.
 //
-// TestChaos plays faults in random order, for as long as -chaos says: servers that restart,
+// TestChaos plays faults in random order, for the time given by -chaos: servers that restart,
 // that come back with an older etcd, that refuse, throttle, lie or stay silent, definitions
 // that go away and come back, programs that crash. After each fault, every store and every
 // watcher must have the state of the server. TestChaos prints its seed; -seed plays the faults in
-// the same order again, in real time, and -fault plays only one of them. TestSoak runs for as long as -soak says,
+// the same order again, in real time, and -fault plays only one of them. TestSoak runs for the time given by -soak,
 // and fails if goroutines, memory, files or metrics grow with the number of joins. Both tests
 // print a table, and add it to the file that -table names:
 //

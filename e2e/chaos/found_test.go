@@ -35,7 +35,7 @@ func TestHealthIsWellAfterAWarmStart(t *testing.T) {
 			t.Fatal(err)
 		}
 		if h := inf.Health(); h.SourceError != nil {
-			t.Errorf("start %d: synced and told of changes, but Health says: %v", round, h.SourceError)
+			t.Errorf("start %d: synced and got changes, but Health has the error %v", round, h.SourceError)
 		}
 		stop()
 		store = store.Reopen()

@@ -37,7 +37,7 @@ func (s *soak) sample(at time.Duration) sample {
 	}
 }
 
-// These limits say by how much the last quarter may exceed the second without being a leak.
+// These limits are by how much the last quarter may exceed the second without being a leak.
 // Goroutines and files belong to requests, and to timers of client-go that end by themselves.
 // The heap holds the objects, which may be more by then, and events on their way to watchers.
 const (

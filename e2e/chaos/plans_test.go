@@ -117,7 +117,7 @@ func breakingEvents() *plan {
 	}}
 }
 
-// breakEvents lets the first events pass, as many as pass says, and breaks the next one.
+// breakEvents lets the first pass events through, and breaks the next one.
 func breakEvents(resp *http.Response, pass int) {
 	ends := []error{io.EOF, io.ErrUnexpectedEOF}
 	editing(resp, nil, func(line []byte) ([]byte, error) {

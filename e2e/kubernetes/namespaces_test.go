@@ -133,7 +133,7 @@ func (f *failures) String() string {
 	return fmt.Sprint(f.all)
 }
 
-// name reports whether an error says that a namespace may not be read.
+// name reports whether the meaning of an error is that a namespace may not be read.
 func (f *failures) name(namespace string) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -37,7 +37,7 @@ func divide(f *fleet, selector string) {
 	f.awaitShares(a, b, c)
 	f.awaitDone("first")
 	for _, r := range []*replica{a, b, c} {
-		f.await("Health says that the selector is "+selector, func() bool { return r.set.Health().Selector == selector })
+		f.await("Health shows the selector "+selector, func() bool { return r.set.Health().Selector == selector })
 	}
 	f.awaitForeign(selector == "ignored", a, b, c)
 

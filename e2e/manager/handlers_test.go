@@ -112,11 +112,11 @@ func TestHandlersComeAndGo(t *testing.T) {
 			w.Errorf("the removed handler has %q", early.lines)
 		}
 		if inf.IsStopped() {
-			w.Error("the informer says that it has stopped while it runs")
+			w.Error("the informer reports that it has stopped while it runs")
 		}
 		stop()
 		if !inf.IsStopped() {
-			w.Error("the informer says that it runs after the manager has stopped")
+			w.Error("the informer reports that it runs after the manager has stopped")
 		}
 		if _, err := inf.AddEventHandler(early); err == nil {
 			w.Error("a stopped informer accepts a handler")

@@ -48,7 +48,7 @@ func follows[T informer.Object](w *world, list client.ObjectList, kind string) {
 	has(w, inf, "default/new", "default/old")
 	for key, obj := range inf.All() {
 		if k := obj.GetObjectKind().GroupVersionKind().Kind; kind != "" && k != kind {
-			w.Errorf("%s says that it is a %s, want %s", key, k, kind)
+			w.Errorf("%s is a %s, want %s", key, k, kind)
 		}
 	}
 	w.OK(w.Delete(w.Context(), w.widget("old", 0)))

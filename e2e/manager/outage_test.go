@@ -72,7 +72,7 @@ func TestAManagerOutlivesAnOutage(t *testing.T) {
 }
 
 // TestAManagerThatCannotMakeItsInformersIsNotTakenForHealthy has a manager whose discovery
-// fails. It then makes no informer, and keeps trying, while its own check of the cache says that
+// fails. It then makes no informer, and keeps trying, while its own check of the cache reports that
 // all has synced.
 func TestAManagerThatCannotMakeItsInformersIsNotTakenForHealthy(t *testing.T) {
 	t.Parallel()

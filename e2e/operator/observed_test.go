@@ -30,7 +30,7 @@ func TestTheOperatorIsObserved(t *testing.T) {
 	}
 	address := regexp.MustCompile(`"Serving" address="(\S+)"`).FindStringSubmatch(w.operator.Log.String())
 	if address == nil {
-		t.Fatalf("it does not say where it serves:\n%s", w.operator.Log)
+		t.Fatalf("it does not print its address:\n%s", w.operator.Log)
 	}
 	served := func(path string) (answer string) {
 		t.Helper()

@@ -116,7 +116,7 @@ func TestTheDemo(t *testing.T) {
 	}
 	for _, want := range []string{"shoes    Pending", "all 200 Websites have theirs", "books    Expired             no Ingress"} {
 		if !strings.Contains(out.String(), want) {
-			t.Errorf("the demo does not say %q:\n%s", want, &out)
+			t.Errorf("the demo does not print %q:\n%s", want, &out)
 		}
 	}
 }

@@ -66,7 +66,7 @@ func TestEveryPartOfThePageHasANameForThoseWhoDoNotSeeIt(t *testing.T) {
 	for _, n := range nodes {
 		count[n.role]++
 		if slices.Contains(named, n.role) && n.name == "" {
-			t.Errorf("a %s has no name, and says %q", n.role, n.text)
+			t.Errorf("a %s has no name, and the text %q", n.role, n.text)
 		}
 		if (n.role == "image" || n.role == "img") && !chart.MatchString(n.name) {
 			t.Errorf("a chart is called %q", n.name)

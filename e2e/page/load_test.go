@@ -68,7 +68,7 @@ func TestThePageSaysThatTheServerDoesNotAnswerUntilItDoes(t *testing.T) {
 	for name, instead := range map[string]http.HandlerFunc{
 		"when it closes the connection": func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) },
 		"when it answers with an error": func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusBadGateway) },
-		"when it says nothing":          func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() },
+		"when it answers nothing":          func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() },
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -78,10 +78,10 @@ func TestThePageSaysThatTheServerDoesNotAnswerUntilItDoes(t *testing.T) {
 			s.instead.Store(&instead)
 			lost := p.until("there is no answer", func(c content) bool { return c.Connection != "" })
 			if want := "No answer: what is shown is old."; lost.Connection != want || len(lost.Informers) != 2 {
-				t.Errorf("it says %q of %d informers, want %q", lost.Connection, len(lost.Informers), want)
+				t.Errorf("it shows %q and %d informers, want %q", lost.Connection, len(lost.Informers), want)
 			}
 			if !slices.ContainsFunc(accessible(p), func(n node) bool { return n.role == "status" && strings.Contains(n.text, lost.Connection) }) {
-				t.Error("users of screen readers are not told: the element that says so has no role \"status\"")
+				t.Error("screen readers do not announce it: its element has no role \"status\"")
 			}
 			s.instead.Store(nil)
 			p.until("it is updated", func(c content) bool { return c.Connection == "" && c.Time > lost.Time })

@@ -192,7 +192,7 @@ func newShop(t *testing.T) *shop {
 	return s
 }
 
-// change changes a pod as often as times says.
+// change changes a pod, times times.
 func (s *shop) change(times int) {
 	for range times {
 		s.pods.Apply(pod("cart", rand.Int()))

@@ -127,6 +127,6 @@ func (r *separate) checkLog() {
 	if err := r.process.Crashed(); err != nil {
 		r.Error(err)
 	} else if r.Failed() {
-		r.Logf("the relay says:\n%s", r.process.Log)
+		r.Logf("the log of the relay:\n%s", r.process.Log)
 	}
 }

@@ -211,7 +211,7 @@ func TestPanelsAreComplete(t *testing.T) {
 			t.Errorf("%q: %v", p.Title, err)
 		}
 		if len(p.Description) < 60 || !strings.HasSuffix(p.Description, ".") {
-			t.Errorf("%q: the description does not say what to do: %q", p.Title, p.Description)
+			t.Errorf("%q: the description does not explain what to do: %q", p.Title, p.Description)
 		}
 		if p.Datasource != theDatasource {
 			t.Errorf("%q queries the data source %v", p.Title, p.Datasource)

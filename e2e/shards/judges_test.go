@@ -10,7 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-// none says that no holder has got its bucket by a failover, and all says that each has.
+// none reports that no holder got its bucket by a failover, and all that each did.
 func none(int, int64) bool { return false }
 func all(int, int64) bool  { return true }
 

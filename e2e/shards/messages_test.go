@@ -14,7 +14,7 @@ import (
 // the margin may work on while another has its buckets.
 const longPause = margin / 2
 
-// begin is what a replica says before it does anything in a call.
+// begin is what a replica reports before it does anything in a call.
 type begin struct {
 	Replica string
 	Key     string
@@ -33,7 +33,7 @@ type order struct {
 	Deaf     time.Duration // the replica works on for that long, call after call, whatever has happened
 }
 
-// end is what a replica says when a call is over. It is an effect if Done.
+// end is what a replica reports when a call is over. It is an effect if Done.
 type end struct {
 	Call      int64
 	Done      bool
@@ -66,7 +66,7 @@ func version(text string) uint64 {
 	return n
 }
 
-// report is what a replica says from time to time.
+// report is what a replica sends from time to time.
 type report struct {
 	Replica     string
 	From, To    int64 // the process was not run in this time; 0 for none

@@ -135,7 +135,7 @@ func (r *recorder) report(about report) struct{} {
 	return struct{}{}
 }
 
-// hearing says which changes a replica has been told of: those between its first list and what it
+// hearing has the changes that a replica has got: those between its first list and what it
 // last reported.
 type hearing struct {
 	from, to [kinds]uint64

@@ -55,7 +55,7 @@ func (w *world) gone(r *remote) {
 	if err := r.Crashed(); err != nil {
 		w.Errorf("%s: %v", r.name, err)
 	}
-	w.note("%s said:\n%s", r.name, r.Log)
+	w.note("the log of %s:\n%s", r.name, r.Log)
 	delete(w.replicas, r.name)
 }
 

@@ -132,7 +132,7 @@ func say(format string, args ...any) {
 	fmt.Fprintf(os.Stderr, time.Now().Format("15:04:05.000 ")+format+"\n", args...)
 }
 
-// obey does what the test says. It ends the process when the test's process has exited.
+// obey carries out the orders of the test. It ends the process when the test's process has exited.
 func (r *replica) obey() {
 	lines := bufio.NewScanner(os.Stdin)
 	for lines.Scan() {
@@ -262,7 +262,7 @@ func (a *attempt) read() {
 	}
 }
 
-// work takes time. Unless order says so, it heeds ctx.
+// work takes time. Unless order is otherwise, it heeds ctx.
 func (a *attempt) work(ctx context.Context, order order) {
 	const portion = 5 * time.Millisecond
 	ended := ctx.Done()

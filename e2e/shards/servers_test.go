@@ -16,7 +16,7 @@ import (
 // A world has one API server that selects by shards, in the test's process, and may have another one
 // beside it that does not.
 
-// serving says which API servers answer.
+// serving is which API servers answer.
 type serving string
 
 const (

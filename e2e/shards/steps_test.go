@@ -15,7 +15,7 @@ type step struct {
 	play  func(w *world)
 }
 
-// need says in which histories a step is played.
+// need is in which histories a step is played.
 type need uint8
 
 const (

@@ -30,7 +30,7 @@ const (
 
 const names = 120
 
-// spaces is the number of namespaces. The name of an object says in which one it is.
+// spaces is the number of namespaces. The name of an object shows in which one it is.
 const spaces = 30
 
 func spaceOf(name string) string {
@@ -241,7 +241,7 @@ func (tr *truth) missed(r *recorder, kind int, may func(kind int, d death) bool)
 	return missed, len(tr.deaths), unknown
 }
 
-// sights says which state of a kind each call has seen.
+// sights is which state of a kind each call has seen.
 func sights(calls []*call, kind int) (all []string) {
 	for _, c := range calls {
 		s := c.Seen[kind]

@@ -84,7 +84,7 @@ func (r *recorder) verdict(failedOver func(bucket int, token int64) bool) (v ver
 
 // stale returns the calls that have seen an older state than an earlier call for the key. changes
 // has the versions of all changes that matter to a bucket, of each kind, sorted. After a failover
-// there is nothing in the Leases that says how much the last holder had seen, so these calls count
+// the Leases do not show how much the last holder had seen, so these calls count
 // for themselves.
 func (r *recorder) stale(changes [buckets][kinds][]uint64, failedOver func(bucket int, token int64) bool) (handovers, failovers []string) {
 	r.mu.Lock()

@@ -128,7 +128,7 @@ func (w *world) print() {
 	w.Logf("sessions: %s", w.owners.state())
 	for _, name := range slices.Sorted(maps.Keys(w.replicas)) {
 		text := w.replicas[name].Log.String()
-		w.Logf("%s says:\n%s", name, text[max(0, len(text)-5000):])
+		w.Logf("the log of %s:\n%s", name, text[max(0, len(text)-5000):])
 	}
 }
 

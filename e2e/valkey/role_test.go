@@ -28,7 +28,7 @@ import (
 	"github.com/customcacheinformer/informer/store/valkey"
 )
 
-// role says what a process is.
+// role is the work of a process.
 type role struct {
 	Name       string
 	Server     string // address of the Valkey server
@@ -102,7 +102,7 @@ func (r role) identity() store.Identity {
 	return store.Identity{Cluster: "e2e", Resource: r.Resource.String()}
 }
 
-// timed is a store that says when it begins to write a version of an object.
+// timed is a store that reports when it begins to write a version of an object.
 type timed struct{ *valkey.Store }
 
 func (t timed) Apply(ctx context.Context, changes []informer.Change, bookmark string) error {

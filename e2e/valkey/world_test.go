@@ -235,7 +235,7 @@ func (w *world) state() map[string]string {
 // actor is a process with a role.
 type actor struct {
 	*process.Process
-	end func() // kills the process, and returns when all that it has said is known
+	end func() // kills the process, and returns when all its messages are known
 
 	mu   sync.Mutex
 	said []message
@@ -260,7 +260,7 @@ func (w *world) start(r role) *actor {
 			if err := said.Decode(&m); err != nil {
 				_ = stdout.CloseWithError(err) // so that the process does not wait forever
 				if !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) {
-					w.Errorf("%s says what is no message: %v", r.Name, err)
+					w.Errorf("%s sent an invalid message: %v", r.Name, err)
 				}
 				return
 			}
@@ -283,7 +283,7 @@ func (w *world) start(r role) *actor {
 	return a
 }
 
-// all returns what a process has said of one kind.
+// all returns the messages of a process of one kind.
 func (a *actor) all(of func(message) string) (texts []string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -295,7 +295,7 @@ func (a *actor) all(of func(message) string) (texts []string) {
 	return texts
 }
 
-// has reports whether a process has said something.
+// has reports whether a process has sent a message.
 func (a *actor) has(what func(message) bool) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()

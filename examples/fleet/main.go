@@ -81,7 +81,7 @@ func newFleet(kubeconfigs clusters.Source, connect func(*rest.Config) (kubernete
 }
 
 // reconcile is called for each ConfigMap of each cluster, and again after each change of it. After an error it
-// is called again later, unless the error says that the cluster has left.
+// is called again later, unless the error reports that the cluster has left.
 func (f *fleet) reconcile(ctx context.Context, key enqueue.Key) (again time.Duration, err error) {
 	config, exists, err := f.configs.In(key.Cluster).Get(key.NamespacedName)
 	if err != nil || !exists || config.Labels["owner"] != "" {

@@ -75,7 +75,7 @@ func TestTheQuickstartServesItsPageAndItsMetrics(t *testing.T) {
 	}
 	close(looked)
 	if all := <-said; strings.Count(all, "equal") != 3 || !strings.Contains(all, "a reader finds") {
-		t.Errorf("it says:\n%s", all)
+		t.Errorf("it prints:\n%s", all)
 	}
 	if err := <-ended; err != nil {
 		t.Error(err)
@@ -105,7 +105,7 @@ func TestTheThreeWatchersEndEqualToTheStore(t *testing.T) {
 			"a reader finds 5 objects, such as default/web-": 1,
 		} {
 			if got := strings.Count(out.String(), want); got != times {
-				t.Errorf("it says %q %d times, want %d:\n%s", want, got, times, out.String())
+				t.Errorf("it prints %q %d times, want %d:\n%s", want, got, times, out.String())
 			}
 		}
 	})

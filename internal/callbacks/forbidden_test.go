@@ -76,7 +76,7 @@ func TestADocCommentForbidsEachOmittedCall(t *testing.T) {
 	comments := parse(t).comments
 	for _, f := range forbidden {
 		if !strings.Contains(comments[f.declaration], f.sentence) {
-			t.Errorf("the comment of %s does not say: %s", f.declaration, f.sentence)
+			t.Errorf("the comment of %s lacks the sentence: %s", f.declaration, f.sentence)
 		}
 	}
 	callbacks, methods := callbacksOver(t, stores...), methodNames(t)

@@ -10,7 +10,7 @@ import (
 
 const benchResults = "bench/RESULTS.md"
 
-// column says whose figure of a row of bench/RESULTS.md is meant.
+// column selects a figure of a row of bench/RESULTS.md.
 type column int
 
 const (
@@ -69,7 +69,7 @@ func fits(t *testing.T, page, row string, cell int, exact ...string) {
 	}
 	for i := range said {
 		if !agree(t, said[i], exact[i]) {
-			t.Errorf("%s, %q: says %s, measured were %s", page, row, said[i], exact[i])
+			t.Errorf("%s, %q: has %s, measured were %s", page, row, said[i], exact[i])
 		}
 	}
 }
@@ -176,7 +176,7 @@ func TestTheFiguresOfTheOperatorAreThoseOfTheResults(t *testing.T) {
 		parsed(t, behind(t, results, "start:", "until all is done")[here]), behind(t, results, "start:", "write requests")[here],
 		parsed(t, behind(t, results, "start:", "CPU time")[here]))
 	if !strings.Contains(strings.Join(strings.Fields(read(t, "docs/sharding.md")), " "), sentence) {
-		t.Errorf("docs/sharding.md does not say %q", sentence)
+		t.Errorf("docs/sharding.md does not have %q", sentence)
 	}
 }
 
@@ -188,7 +188,7 @@ func TestAManagerTakesAboutTheSame(t *testing.T) {
 	start := behind(t, results, "20 controllers", "start: CPU time")
 	sentence := fmt.Sprintf("start with %s s of CPU time instead of %s s", start[ours], start[ours-1])
 	if !strings.Contains(strings.Join(strings.Fields(read(t, "README.md")), " "), sentence) || parsed(t, start[ours+1]) < 1.1 {
-		t.Errorf("README.md does not say %q, or that is no difference", sentence)
+		t.Errorf("README.md does not have %q, or that is no difference", sentence)
 	}
 	for _, row := range []string{"updates: CPU time", "live heap", "most memory ever resident"} {
 		if ratio := parsed(t, behind(t, results, "20 controllers", row)[4]); ratio < 1-tolerance || ratio > 1+tolerance {

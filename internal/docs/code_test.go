@@ -12,7 +12,7 @@ import (
 var fence = regexp.MustCompile("(?ms)^```go\n(.*?)^```$")
 
 // TestTheCodeInTheDocumentationIsTested finds each block of Go in README.md and docs, word for word, in a test file or
-// in an example. Blocks whose fence says more than "go" need a module that this repository does not require.
+// in an example. Blocks whose fence has more than "go" need a module that this repository does not require.
 func TestTheCodeInTheDocumentationIsTested(t *testing.T) {
 	atRoot(t)
 	var compiled strings.Builder

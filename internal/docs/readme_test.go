@@ -64,7 +64,7 @@ func TestTheFiguresOfTheReadmeAreThoseOfTheResults(t *testing.T) {
 		fmt.Sprintf("in %d lines without its tests", linesOfTheOperator(t)),
 	} {
 		if !strings.Contains(readme, want) {
-			t.Errorf("README.md does not say %q", want)
+			t.Errorf("README.md does not have %q", want)
 		}
 	}
 }

@@ -16,7 +16,7 @@ import (
 // nothing can stop a goroutine that loops or waits for a mutex.
 const patience = 2 * time.Minute
 
-// Table says how to try each number that a user of a module can set.
+// Table describes how to try each number that a user of a module can set.
 type Table struct {
 	// Trials are the trials by setting, such as "informer.Options.PageSize",
 	// "informer.Backoff(base)" or "informer.RetryPolicy returns wait".
@@ -108,7 +108,7 @@ func (trial Trial) run(t *testing.T, setting string) {
 	values, refused := extremesOf(number.Type()), strings.Fields(trial.refused)
 	for _, name := range refused {
 		if !values[name].IsValid() {
-			t.Errorf("the table says that %s is refused, which is no extreme of this type", name)
+			t.Errorf("the table has %s as refused, which is not an extreme of this type", name)
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(values)) {
@@ -131,7 +131,7 @@ func (trial Trial) run(t *testing.T, setting string) {
 			case err == nil && want:
 				t.Error("it is not refused")
 			case err != nil && !strings.Contains(err.Error(), shortName(setting)):
-				t.Errorf("the error does not say %s: %v", shortName(setting), err)
+				t.Errorf("the error does not name %s: %v", shortName(setting), err)
 			}
 		})
 	}

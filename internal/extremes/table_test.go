@@ -107,7 +107,7 @@ func TestEachPublishedModuleHasATable(t *testing.T) {
 	}
 	line := regexp.MustCompile(`(?m)^PUBLISHED := \. (.+)$`).FindSubmatch(makefile)
 	if line == nil {
-		t.Fatal("the Makefile does not say which modules are published")
+		t.Fatal("the Makefile does not list the published modules")
 	}
 	for _, module := range strings.Fields(string(line[1])) {
 		tests, err := os.ReadFile(filepath.Join("../..", module, "extremes_test.go"))

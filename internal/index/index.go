@@ -151,7 +151,7 @@ func (x *Index[T]) Begin() (filled func()) {
 	}
 }
 
-// Wrote updates the overlays after a write of the store. exists says whether the store now has obj
+// Wrote updates the overlays after a write of the store. exists is whether the store now has obj
 // under key. For writes of one key, Wrote must be called in their order. It does nothing if the store
 // has indexes of its own.
 func (x *Index[T]) Wrote(key string, obj T, exists bool) {

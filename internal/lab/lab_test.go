@@ -54,7 +54,7 @@ func TestAChildAnswers(t *testing.T) {
 	}
 	said, sum := "", 0
 	if err := c.Hear(&said); err != nil || said != "ready" {
-		t.Errorf("it said %q, %v", said, err)
+		t.Errorf("it wrote %q, %v", said, err)
 	}
 	for _, n := range []int{1, 2} {
 		if err := c.Ask(n, &sum); err != nil || sum != 10+n {

@@ -30,7 +30,7 @@ const (
 // LastVersion is the resourceVersion of the list of a source without Relist.
 const LastVersion = 1_000_000_000
 
-// Source says which Pods a source has.
+// Source describes the Pods of a source.
 type Source struct {
 	Objects int
 	Relist  bool // the source no longer has LastVersion, and some objects are deleted

@@ -16,7 +16,7 @@ const Patience = 30 * time.Second
 // error of the wait or nil. If the wait ends before Patience, nothing is logged, and the only
 // cost is a timer.
 //
-// missing returns the keys and values of the first line. The first pair says who waits, and is in
+// missing returns the keys and values of the first line. The first pair names the waiter, and is in
 // both lines. If missing returns nothing, the wait is about to end, and nothing is logged.
 // missing is called on another goroutine. over blocks until missing has returned.
 //

@@ -128,7 +128,7 @@ func podsAfter(ctx context.Context, client kubernetes.Interface, service types.N
 	defer running.Wait()
 	defer stop()
 	if err := group.WaitForSync(ctx); err != nil {
-		return nil, err // says which informer is late, and why
+		return nil, err // names the informer that is late, and the reason
 	}
 
 	svc, exists, err := services.Get(service)

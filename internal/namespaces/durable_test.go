@@ -155,7 +155,7 @@ func TestForeignObjectsOfAPlainStoreAreRemoved(t *testing.T) {
 	})
 }
 
-// A bookmark that names no namespace says nothing about the store.
+// A bookmark that names no namespace has no meaning for the store.
 func TestABookmarkWithoutNamespacesIsNone(t *testing.T) {
 	for _, bookmark := range []string{"", "null", "{}", "[]", "5", "{"} {
 		inBubble(t, bookmark, func(t *testing.T) {

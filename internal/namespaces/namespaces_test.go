@@ -145,7 +145,7 @@ func TestAForbiddenNamespaceHoldsUpNoOther(t *testing.T) {
 	})
 }
 
-// A namespace that is forbidden later keeps its last state: nothing says that its objects are
+// A namespace that is forbidden later keeps its last state: nothing shows that its objects are
 // gone.
 func TestANamespaceForbiddenLaterKeepsItsState(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -25,7 +25,7 @@ import (
 
 // The tests of this package are one table of the behaviour of cache.SharedIndexInformer. Each
 // case runs with client-go's informer and with ours, and usually expects the same of both.
-// Where ours differs on purpose, the case checks which one it has, and a comment says why.
+// Where ours differs on purpose, the case checks which one it has, and a comment gives the reason.
 
 // newShared makes an informer. It has the signature of cache.NewSharedIndexInformer.
 type newShared func(lw cache.ListerWatcher, example runtime.Object, resync time.Duration, indexers cache.Indexers) cache.SharedIndexInformer

@@ -151,7 +151,7 @@ func TestSharedStore(t *testing.T) {
 			early.expect(t, "update a@0->a@1", "add b@2 initial", "tombstone gone@-1")
 			late.expect(t, "update a@0->a@1", "add b@2 initial", "tombstone gone@-1")
 		},
-		"is as old as it and LastSyncResourceVersion say": func(t *testing.T, s shared) {
+		"is as old as its version and LastSyncResourceVersion": func(t *testing.T, s shared) {
 			src := two()
 			inf := s.new(src, 0)
 			expect := func(want string) {

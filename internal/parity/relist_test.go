@@ -146,7 +146,7 @@ func (r *resynced) checkUnchanged(t *testing.T, d time.Duration, told ...bool) {
 	}
 }
 
-// isUnchanged reports whether an event says that the object a has not changed. With our
+// isUnchanged reports whether an event is of the object a without a change. With our
 // informer the old and the new object are the same, because it does not replace the object in
 // the store.
 func isUnchanged(event string) bool { return event == "update a@1->a@1" || event == "resync a@1" }

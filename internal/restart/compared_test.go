@@ -22,7 +22,7 @@ import (
 
 // Tests of objects that a list has, and that are known already.
 
-// Nothing says that an object without a UID or a version is the one of the list that has failed.
+// Nothing shows that an object without a UID or a version is the one of the list that has failed.
 func TestAListAfterAFailedOneDeliversPossibleChanges(t *testing.T) {
 	for name, tc := range map[string]struct {
 		transform func(configMap)

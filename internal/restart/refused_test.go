@@ -219,7 +219,7 @@ func (tr *trial) reported(refused int, want ...string) {
 	}
 	h := tr.Health()
 	if h.Refused != refused || h.StoreError != nil {
-		tr.t.Errorf("Health says that %d changes were refused, want %d, and the store fails with %v", h.Refused, refused, h.StoreError)
+		tr.t.Errorf("Health counts %d refused changes, want %d, and the store fails with %v", h.Refused, refused, h.StoreError)
 	}
 }
 

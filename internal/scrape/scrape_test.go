@@ -12,7 +12,7 @@ func TestMissingNewAndRetypedMetricsAreNamed(t *testing.T) {
 	}
 	for _, want := range []string{`workqueue_depth is documented as a gauge, and is "counter"`, `workqueue_new is not documented`, `workqueue_retries_total is documented as a counter, and is ""`} {
 		if !strings.Contains(err.Error(), want) {
-			t.Errorf("not said: %s; but:\n%v", want, err)
+			t.Errorf("not reported: %s; but:\n%v", want, err)
 		}
 	}
 	if strings.Contains(err.Error(), "other") || strings.Contains(err.Error(), "informer_") {

@@ -19,7 +19,7 @@ type decoded struct {
 // each list would be requested twice.
 const mostMisfits = 3
 
-// Decoding says how the objects of a Source are decoded.
+// Decoding is how the objects of a Source are decoded.
 type Decoding struct {
 	Objects int    // that were taken off the bodies of answers
 	Left    int    // answers with objects that were left to client-go

@@ -109,7 +109,7 @@ func statusOf(obj runtime.Object) *metav1.Status {
 		var failure *apierrors.StatusError
 		if errors.As(apierrors.FromObject(obj), &failure) {
 			status := failure.Status()
-			// client-go could not decode an event. It says the same of a connection that breaks: an aggregator
+			// client-go could not decode an event. It reports the same for a connection that breaks: an aggregator
 			// resets the stream of a watch when the server behind it dies.
 			if apierrors.HasStatusCause(failure, "ClientWatchDecoding") && !strings.Contains(status.Message, "stream error: ") {
 				status.Message += wayOut

@@ -59,18 +59,18 @@ type Sink interface {
 	// their versions.
 	Upsert(obj any, version string)
 	Delete(obj any, version string)
-	// Bookmark says that the sink has received all changes up to version.
+	// Bookmark reports that the sink has received all changes up to version.
 	Bookmark(version string)
 	// Replace receives a complete list. doubtful is true if the same version may stand for other
 	// contents than before, because the server has lost changes that it has shown, or the objects
 	// come in another form.
 	Replace(list []any, version string, doubtful bool)
 	// Begin announces a list that comes in parts. The following calls of Upsert and Delete have
-	// version "" and are about objects of this list. End says that the list is complete. If Begin
+	// version "" and are about objects of this list. End reports that the list is complete. If Begin
 	// or Replace comes before End, the list was given up. doubtful is as for Replace.
 	Begin(doubtful bool)
 	End(version string)
-	// Resumed says that the watch continues from the version given to Run. The sink has received
+	// Resumed reports that the watch continues from the version given to Run. The sink has received
 	// nothing before. Resumed is called from the watch's goroutine.
 	Resumed(version string)
 }

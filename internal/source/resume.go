@@ -7,7 +7,7 @@ import (
 )
 
 // resumeWait is how long a watch from an old version must last before it counts as accepted. An API
-// server accepts every watch, and says at once in the stream if the version has expired. A good watch
+// server accepts every watch, and reports at once in the stream if the version has expired. A good watch
 // may be silent for a minute.
 const resumeWait = 100 * time.Millisecond
 

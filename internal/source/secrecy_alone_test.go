@@ -61,7 +61,7 @@ func TestNoReportContainsAnObject(t *testing.T) {
 					t.Errorf("reported, without %q: %s", c.says, told)
 				}
 				if f := p.source.Status().Failure; f != nil && strings.Contains(fmt.Sprint(f.Err), password) {
-					t.Errorf("the status says %v", f.Err)
+					t.Errorf("the status has %v", f.Err)
 				}
 			})
 		})

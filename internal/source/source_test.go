@@ -142,7 +142,7 @@ func TestAListThatHoldsSomethingElse(t *testing.T) {
 					t.Errorf("waiting ended with %v", err)
 				}
 				if tc.fatal && !strings.Contains(err.Error(), tc.says) {
-					t.Errorf("waiting ended with %v, which does not say why", err)
+					t.Errorf("waiting ended with %v, which does not have the reason", err)
 				}
 				src.Heal()
 				if err := inf.WaitForSync(within(t, time.Hour)); err != nil {

@@ -42,7 +42,7 @@ func Equal(t *testing.T, what string, got, want any) {
 func ErrorSays(t *testing.T, err error, says string) {
 	t.Helper()
 	if err == nil || !strings.Contains(err.Error(), says) {
-		t.Errorf("got %v, want it to say %q", err, says)
+		t.Errorf("got %v, want it to contain %q", err, says)
 	}
 }
 

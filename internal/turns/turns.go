@@ -18,7 +18,7 @@ const Idle = 5 * time.Second
 type Limit struct {
 	n int
 
-	mu      sync.Mutex // protects the rest, and what a Turn says
+	mu      sync.Mutex // protects the rest, and the fields of each Turn
 	taken   int
 	waiting []chan struct{} // closed when the turn begins; in the order in which they came
 }

@@ -101,7 +101,7 @@ func (s *series) handled(info informer.HandledInfo) {
 	s.watcher(info.Informer, info.Watcher).handling.Observe(info.Took.Seconds())
 }
 
-// observe counts an attempt. A successful attempt does not say whether it is a retry, so observe
+// observe counts an attempt. A successful attempt does not show whether it is a retry, so observe
 // keeps count of the retries that are due.
 func (o *opSeries) observe(info *informer.StoreInfo) {
 	o.took.Observe(info.Took.Seconds())

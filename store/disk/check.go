@@ -219,7 +219,7 @@ func newContents(data []byte, count int) (contents, error) {
 	return c, nil
 }
 
-// take returns the next n bytes. pos is where element i says that they begin, counted from the
+// take returns the next n bytes. pos is where they begin according to element i, counted from the
 // element.
 func (c *contents) take(i int, pos, n uint32) ([]byte, error) {
 	if start := int64(headerSize+i*elementSize) + int64(pos); start != int64(c.next) {

@@ -29,7 +29,7 @@ func damage(format string, args ...any) error {
 type SetAsideError struct {
 	Path  string // of the file
 	Aside string // its new name
-	Err   error  // wraps ErrDamaged, or says how the file differs from what Open expects
+	Err   error  // wraps ErrDamaged, or describes how the file differs from what Open expects
 }
 
 // Error returns a message with the file, its new name, and the reason.

@@ -30,7 +30,7 @@ const (
 
 // Options configures a [Store]. Identity must be set. The other fields may be zero.
 type Options struct {
-	// Identity says which objects the file holds. If its Cluster is empty, Open returns an error,
+	// Identity describes the objects that the file holds. If its Cluster is empty, Open returns an error,
 	// because it would not notice a file of another cluster.
 	Identity store.Identity
 

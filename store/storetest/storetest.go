@@ -92,7 +92,7 @@ const (
 )
 
 // group runs the checks of one interface. If without is not empty, it skips them for a store
-// without indexes, and without says what such a store lacks. If without is empty, all stores must
+// without indexes, and without is what such a store lacks. If without is empty, all stores must
 // pass.
 func (s *suite) group(t *testing.T, name, without string, checks []check) {
 	t.Helper()

@@ -13,7 +13,7 @@ import (
 
 // Options configures a [Store]. Identity must be set. The other fields may be zero.
 type Options struct {
-	// Identity says which objects the store has. A store with another Identity, or with objects of
+	// Identity describes the objects of the store. A store with another Identity, or with objects of
 	// another type, has other keys on the server. If its Cluster is empty, Open returns an error,
 	// because two clusters would use the same store.
 	Identity store.Identity

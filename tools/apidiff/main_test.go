@@ -54,7 +54,7 @@ func TestTheExportedAPIIsComparedWithTheLastTag(t *testing.T) {
 		}
 		for _, text := range want {
 			if !strings.Contains(out.String(), text) {
-				t.Errorf("version %q: it says\n%s\nwant %q", next, &out, text)
+				t.Errorf("version %q: it prints\n%s\nwant %q", next, &out, text)
 			}
 		}
 	}

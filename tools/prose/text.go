@@ -80,7 +80,7 @@ func sentences(text string) (all []string) {
 	return all
 }
 
-// faults says what is wrong with a part.
+// faults returns the faults of a part.
 func faults(text string) (all []string) {
 	for _, s := range sentences(text) {
 		if word := ruledOut.FindString(s); word != "" {

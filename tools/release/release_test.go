@@ -143,7 +143,7 @@ func TestCommittedFilesAreChecked(t *testing.T) {
 		{name: "a test needs another module of the work space", wrong: "example.com/lib/test", changes: map[string]string{
 			"sub/sub_test.go": "package sub_test\n\nimport _ \"example.com/lib/test\"\n",
 		}},
-		{name: "vet has something to say", wrong: "lib.go", changes: map[string]string{
+		{name: "vet reports something", wrong: "lib.go", changes: map[string]string{
 			"lib.go": "package lib\n\nimport \"fmt\"\n\nvar Page = fmt.Sprintf(\"%d\", \"x\")\n",
 		}},
 	} {
@@ -162,7 +162,7 @@ func TestCommittedFilesAreChecked(t *testing.T) {
 				t.Error("the work tree has changed")
 			}
 			if err == nil && !strings.Contains(out.String(), "NOT READY") {
-				t.Errorf("it says\n%s\nand not that go.mod has another version", &out)
+				t.Errorf("it prints\n%s\nand not that go.mod has another version", &out)
 			}
 		})
 	}
@@ -176,7 +176,7 @@ func TestUncommittedFilesDoNotCount(t *testing.T) {
 		t.Errorf("%v, want that Pages is not there", err)
 	}
 	if !strings.Contains(out.String(), " M lib.go") {
-		t.Errorf("it says %q, and not that lib.go is changed", &out)
+		t.Errorf("it prints %q, and not that lib.go is changed", &out)
 	}
 }
 
@@ -200,7 +200,7 @@ func TestAVersionIsSetAndThenItCanBeTagged(t *testing.T) {
 	}
 	for _, want := range []string{"ready:", " v0.1.0 ", " sub/v0.1.0 "} {
 		if !strings.Contains(out.String(), want) || strings.Contains(out.String(), "NOT READY") {
-			t.Errorf("it says\n%s\nwant %q", &out, want)
+			t.Errorf("it prints\n%s\nwant %q", &out, want)
 		}
 	}
 }

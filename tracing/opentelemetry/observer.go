@@ -31,7 +31,7 @@
 //
 // The key of an object is namespace/name, or only the name if the object is cluster-scoped. In an
 // informer over clusters, the name of the cluster and a "|" come before it. The key is not in
-// k8s.namespace.name and similar attributes, because those say where the program itself runs.
+// k8s.namespace.name and similar attributes, because those describe where the program itself runs.
 //
 // The span of a failed operation has the status Error and the error as an event. Bytes that are
 // not UTF-8 become question marks, because exporters refuse whole batches that contain such

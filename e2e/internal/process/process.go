@@ -81,7 +81,7 @@ func Self(role string, argument any, out io.Writer) (*Process, error) {
 // Crashed returns the end of the log if the process has had a data race or a panic.
 func (p *Process) Crashed() error {
 	if text := p.Log.String(); strings.Contains(text, "DATA RACE") || strings.Contains(text, "panic:") {
-		return errors.New("the process says:\n" + text[max(0, len(text)-5000):])
+		return errors.New("the log of the process:\n" + text[max(0, len(text)-5000):])
 	}
 	return nil
 }

@@ -116,7 +116,7 @@ func (s *Server) run(cmd *exec.Cmd, listener *net.TCPListener) error {
 	return err
 }
 
-// awaitReady waits until the server says that it is ready.
+// awaitReady waits until the server reports that it is ready.
 func (s *Server) awaitReady(ctx context.Context) error {
 	client, err := discovery.NewDiscoveryClientForConfig(s.Config())
 	if err != nil {

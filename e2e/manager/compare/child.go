@@ -33,7 +33,7 @@ var sides = []side{
 	{"this library", informer.ClientGo{}.NewSharedIndexInformer},
 }
 
-// task is the argument of a child. It says which manager to run.
+// task is the argument of a child. It selects the manager to run.
 type task struct {
 	work
 	subject

@@ -43,7 +43,7 @@ func start(ctx context.Context, w *world) error {
 	return w.report(ctx)
 }
 
-// report waits until all Websites are settled, and says how long the slowest waited.
+// report waits until all Websites are settled, and prints how long the slowest waited.
 func (w *world) report(ctx context.Context) error {
 	n, err := w.settle(ctx)
 	if err == nil {

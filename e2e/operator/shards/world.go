@@ -265,7 +265,7 @@ func (r *replica) before(req *http.Request) {
 	}
 }
 
-// until waits until done returns true. The error says what has not happened.
+// until waits until done returns true. The error describes what has not happened.
 func (w *world) until(ctx context.Context, not string, done func() bool) error {
 	err := wait.PollUntilContextCancel(ctx, 10*time.Millisecond, true, func(context.Context) (bool, error) {
 		for _, r := range w.replicas {
@@ -320,7 +320,7 @@ func (w *world) counts() map[string]int {
 	return counts
 }
 
-// division says how many buckets each replica has, and who has how many of a replica that has
+// division describes how many buckets each replica has, and which replica has how many of a replica that has
 // ended.
 func (w *world) division() string {
 	counts := w.counts()

@@ -14,7 +14,7 @@ import (
 	"github.com/customcacheinformer/informer/internal/lab"
 )
 
-// plan says how much is measured.
+// plan is how much is measured.
 type plan struct {
 	objects, connections int
 	watchers             []int         // in rising order, from 0, which shows the costs without them

@@ -21,7 +21,7 @@ import (
 	"github.com/customcacheinformer/informer/store/disk"
 )
 
-// figures are what a server says of its process.
+// figures are those that a server reports of its process.
 type figures struct {
 	CPU              float64 // seconds since its start
 	Memory, Resident float64 // live heap and stacks; and what it has of the system

@@ -17,7 +17,7 @@ import (
 	"github.com/customcacheinformer/informer/internal/lab"
 )
 
-// plan says how much is measured.
+// plan is how much is measured.
 type plan struct {
 	objects, spaces int
 	replicas        []int

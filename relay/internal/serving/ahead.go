@@ -40,7 +40,7 @@ func newAhead(reached func(context.Context, uint64) (bool, error)) *ahead {
 }
 
 // explain returns the error for a client whose read of a version has returned err. It returns err
-// itself unless err says that the version is too large.
+// itself unless err reports that the version is too large.
 func (a *ahead) explain(ctx context.Context, version string, err error) error {
 	if a.reached == nil || !storage.IsTooLargeResourceVersion(err) {
 		return err

@@ -136,7 +136,7 @@ func (c *watchCache) close() {
 
 // Get implements storage.Interface.
 func (c *watchCache) Get(ctx context.Context, key string, opts storage.GetOptions, out runtime.Object) error {
-	// Before its first state, the cacher would say that no object exists.
+	// Before its first state, the cacher would answer that no object exists.
 	now := c.current.Load()
 	if !now.Ready() {
 		return apierrors.NewTooManyRequests("the relay has no state yet", 1)

@@ -112,7 +112,7 @@ func (e *endpoint) List(ctx context.Context, options *metainternalversion.ListOp
 }
 
 func (e *endpoint) Watch(ctx context.Context, options *metainternalversion.ListOptions) (watch.Interface, error) {
-	// The generic server asks for initial events if the client does not say.
+	// The generic server asks for initial events if the client does not set this.
 	if e.refuse && options.ResourceVersion == "" && options.SendInitialEvents != nil && *options.SendInitialEvents {
 		return nil, errConsistentRead()
 	}

@@ -25,7 +25,7 @@ import (
 	utilfeature "k8s.io/apiserver/pkg/util/feature"
 )
 
-// Config says what a [Server] serves, and to whom.
+// Config describes what a [Server] serves, and to which clients.
 type Config struct {
 	// Generic must come from NewGenericConfig. The caller sets SecureServing, LoopbackClientConfig,
 	// Authentication and Authorization, with the options of k8s.io/apiserver. Without an

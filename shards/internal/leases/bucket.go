@@ -11,7 +11,7 @@ import (
 	"github.com/customcacheinformer/informer/internal/sharding"
 )
 
-// Past is what the Lease of a bucket says about the holder before this one.
+// Past is the record in the Lease of a bucket of the holder before this one.
 type Past struct {
 	Seen Versions // if the holder has died, it may have seen more
 	Died bool
@@ -101,7 +101,7 @@ func (d Deletes) half() Deletes {
 	return some
 }
 
-// Claim says which deletes are handled: those with keys in Buckets whose versions are in the ranges of
+// Claim is which deletes are handled: those with keys in Buckets whose versions are in the ranges of
 // Handled. A claim stays true when another replica gets a bucket.
 //
 // A holder claims only deletes since it got the bucket. It may not know of earlier deletes, because it

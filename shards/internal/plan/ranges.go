@@ -14,7 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 )
 
-// Ranges say which namespaces each bucket has: those whose hash is in the range of the bucket. The
+// Ranges describe the namespaces of each bucket: those whose hash is in the range of the bucket. The
 // hash is the one that an API server uses for shard selectors.
 type Ranges struct {
 	// Starts has the start of each range except the first, which starts at 0. If several ranges

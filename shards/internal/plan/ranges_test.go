@@ -63,7 +63,7 @@ func TestRangesAndSelectorsAgree(t *testing.T) {
 				b := r.Bucket(namespace)
 				for _, side := range sides {
 					if got := selects(t, r.Selector(side), namespace); got != side.Has(b) {
-						t.Errorf("%s: %s is in bucket %d, and the selector of %v says %v", name, namespace, b, slices.Sorted(maps.Keys(side)), got)
+						t.Errorf("%s: %s is in bucket %d, and the selector of %v selects it: %v", name, namespace, b, slices.Sorted(maps.Keys(side)), got)
 					}
 				}
 			}
