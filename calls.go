@@ -118,7 +118,7 @@ type follower[T Object] struct {
 }
 
 // withFinal returns a function that calls tell with the final state of the deleted object as Old. If
-// there is none for a delete of the watch, it first tells the watcher that the version is unknown. That
+// there is none for a delete of the watch, it first reports to the watcher that the version is unknown. That
 // is so if the watch sent no usable final state, or if the delete was decided before the first follower
 // joined.
 func (f *follower[T]) withFinal(tell func(context.Context, Event[T]) error) func(context.Context, Event[T]) error {

@@ -44,7 +44,7 @@ type ClusterOptions struct {
 	SyncWait time.Duration
 }
 
-// ClusterSource tells an informer how to read one cluster.
+// ClusterSource describes how an informer reads one cluster.
 type ClusterSource struct {
 	// Source lists and watches the resource in the cluster, such as the result of [ListWatch].
 	Source cache.ListerWatcher

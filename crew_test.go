@@ -219,7 +219,7 @@ func syncedOverAnOlderStore(t *testing.T, queue informer.QueueKind, opts informe
 func TestWithWorkersSyncedWaitsForTheFirstListToo(t *testing.T) {
 	eachQueue(t, func(t *testing.T, queue informer.QueueKind) {
 		if told := syncedOverAnOlderStore(t, queue, informer.WatcherOptions{Workers: 2}, nil); !slices.Contains(told, "2") {
-			t.Errorf("synced when told %q", told)
+			t.Errorf("synced after %q", told)
 		}
 	})
 }

@@ -127,7 +127,7 @@ func remove(t *testing.T, src *source, names ...string) {
 	}
 }
 
-// told returns the events that a watcher was told, such as "+a" or "-b", and forgets them.
+// told returns the events that a watcher got, such as "+a" or "-b", and forgets them.
 func told(events *[]string) string {
 	s := strings.Join(sorted(*events), " ")
 	*events = nil
@@ -150,7 +150,7 @@ func TestObjectsThatLeaveThePartAreNotTold(t *testing.T) {
 			time.Sleep(time.Second)
 			synctest.Wait()
 			equal(t, step+": the store has", cached(inf), wantCached)
-			equal(t, step+": told are", told(&events), wantTold)
+			equal(t, step+": events", told(&events), wantTold)
 			equal(t, step+": foreign", inf.Health().Foreign, foreign)
 		}
 		check("the first part", "abc", "+a +b +c", 3)
@@ -176,7 +176,7 @@ func TestObjectsThatLeaveThePartAreNotTold(t *testing.T) {
 	})
 }
 
-// An object that is deleted while the informer lists another part was in both parts, so it is told.
+// An object that is deleted while the informer lists another part was in both parts, so its delete is delivered.
 func TestADeleteDuringATurnIsTold(t *testing.T) {
 	eachFirstState(t, func(t *testing.T, opts options) {
 		src := informertest.NewSource(letters("abcd")...)
@@ -198,12 +198,12 @@ func TestADeleteDuringATurnIsTold(t *testing.T) {
 		time.Sleep(2 * time.Minute)
 		synctest.Wait()
 		if got := told(&deleted); got != "b" || cached(inf) != "cd" {
-			t.Errorf("told are deletes of %q, and the store has %q", got, cached(inf))
+			t.Errorf("there were deletes of %q, and the store has %q", got, cached(inf))
 		}
 	})
 }
 
-// After each turn, the list must not be older than what the watchers were told before.
+// After each turn, the list must not be older than the events that the watchers got before.
 func TestATurnNeverGoesBackInTime(t *testing.T) {
 	eachFirstState(t, func(t *testing.T, opts options) {
 		src := informertest.NewSource(letters("abcd")...)
@@ -245,7 +245,7 @@ func playTurns(t *testing.T, random *rand.Rand, opts options) {
 	var views, doubts []map[types.UID]string
 	watch := func(w informer.WatcherOptions, slow time.Duration, fails int) {
 		versions, seed := map[types.UID]string{}, random.Uint64()
-		doubtful := map[types.UID]string{} // told after the object was gone, which is right if its delete follows
+		doubtful := map[types.UID]string{} // delivered after the object was gone, which is right if its delete follows
 		doubts = append(doubts, doubtful)
 		views = append(views, versions)
 		calls := rand.New(rand.NewPCG(seed, 0)) // protected by mu
@@ -253,7 +253,7 @@ func playTurns(t *testing.T, random *rand.Rand, opts options) {
 			obj, version := e.Object(), fmt.Sprintf("%9s", e.Object().ResourceVersion)
 			mu.Lock()
 			if e.Type == informer.EventDeleted && lives[obj.UID] {
-				t.Errorf("told is a delete of %s, which lives", obj.Name)
+				t.Errorf("there was a delete of %s, which exists", obj.Name)
 			} else if versions[obj.UID] > version {
 				t.Errorf("%s goes back to %s", obj.Name, obj.ResourceVersion)
 			}
@@ -329,7 +329,7 @@ func playTurns(t *testing.T, random *rand.Rand, opts options) {
 	defer mu.Unlock()
 	for n, doubtful := range doubts {
 		if len(doubtful) > 0 {
-			t.Errorf("watcher %d was told of objects that had left: %v", n+1, doubtful)
+			t.Errorf("watcher %d got events of objects that had left: %v", n+1, doubtful)
 		}
 	}
 	for n, versions := range views {

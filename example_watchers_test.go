@@ -13,7 +13,7 @@ import (
 	"github.com/customcacheinformer/informer/informertest"
 )
 
-// A failing watcher is called again, without any effect on other watchers. Its error tells
+// A failing watcher is called again, without any effect on other watchers. Its error shows
 // whether a retry can help.
 func ExampleBackoff() {
 	src := informertest.NewSource(object("broken", "1"), object("flaky", "2"))
@@ -58,7 +58,7 @@ func ExampleBackoff() {
 	// flaky sent at attempt 3
 }
 
-// A watcher that cannot keep up is told the newest state of each object. It takes no more
+// A watcher that cannot keep up gets the newest state of each object. It takes no more
 // memory than these states.
 func ExampleWatcherOptions_maxBacklog() {
 	src := informertest.NewSource(object("counter", "0"))

@@ -63,7 +63,7 @@ func TestAGroupShowsInformersThatOthersRun(t *testing.T) {
 		src.Expire()
 		opened(t, src)
 		if failed.Load() == 0 {
-			t.Error("the group's ErrorHandler was told nothing")
+			t.Error("the group's ErrorHandler was not called")
 		}
 		first()
 		if h := group.Health(); len(h) != 1 || !healthOf(&group, "other").Synced {

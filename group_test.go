@@ -297,7 +297,7 @@ func TestAMemberOfAnotherGroupHasThatOnesHandler(t *testing.T) {
 		sleepBubble(time.Minute)
 		noError(t, stop())
 		if n, m := len(first.Take()), len(second.Take()); n != 0 || m == 0 {
-			t.Errorf("the first group's handler was told %d errors, the second's %d", n, m)
+			t.Errorf("the first group's handler got %d errors, the second's %d", n, m)
 		}
 	})
 }

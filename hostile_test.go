@@ -320,7 +320,7 @@ func TestAHostileVersionIsReportedAndLosesNothing(t *testing.T) {
 				n := len(w.src.Requests())
 				w.src.Disconnect()
 				w.src.Apply(object("a", "3"))
-				if taken { // the next watch begins somewhere, and does not tell that obj is missing
+				if taken { // the next watch begins somewhere, and does not show that obj is missing
 					w.agree("after a cut", obj)
 				} else {
 					w.agree("after a cut")

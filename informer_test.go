@@ -51,7 +51,7 @@ func TestTheStoreIsChangedBeforeAnyoneIsTold(t *testing.T) {
 		r := recorder{Hook: func(_ context.Context, e event) error {
 			obj, exists, err := inf.Get(e.Key())
 			if err != nil || exists != (e.Type != informer.EventDeleted) || exists && obj != e.New {
-				t.Errorf("told that %v was %v, but the store has %v, %v, %v", e.Key(), e.Type, obj, exists, err)
+				t.Errorf("delivered: %v was %v, but the store has %v, %v, %v", e.Key(), e.Type, obj, exists, err)
 			}
 			return nil
 		}}
@@ -142,7 +142,7 @@ func TestAWatcherIsSyncedAfterItsLastInitialCallAlsoIfThatFailed(t *testing.T) {
 		if reg.Stats().Synced {
 			t.Fatal("synced while the second call is under way")
 		}
-		src.Apply(object("a", "2")) // told after OnSynced
+		src.Apply(object("a", "2")) // delivered after OnSynced
 		close(release)
 		<-reg.Synced()
 		if syncedAfter != 2 {
@@ -384,7 +384,7 @@ func TestObjectsOfOneNameUnderTwoKeysLiveInOneInformer(t *testing.T) {
 				}
 				want := "[added 11 added 12 updated 13 deleted 11] [added 13] [deleted 11 added 13 deleted 13]"
 				if got := fmt.Sprint(early, late, next); got != want {
-					t.Errorf("told: %s\nwant: %s", got, want)
+					t.Errorf("got: %s\nwant: %s", got, want)
 				}
 			})
 		})

@@ -47,7 +47,7 @@ func TestJoiningUnderLoadMissesAndRepeatsNothing(t *testing.T) {
 			inf := newInformer(t, d, options{Queue: queue})
 			type joiner struct {
 				recorder
-				done chan struct{} // closed when the watcher has been told everything
+				done chan struct{} // closed when the watcher has got everything
 			}
 			join := func() *joiner {
 				j := &joiner{done: make(chan struct{})}
@@ -100,7 +100,7 @@ func TestJoiningUnderLoadMissesAndRepeatsNothing(t *testing.T) {
 	}
 }
 
-// checkTail fails the test unless, for each object, the joiner was first told a state that the
+// checkTail fails the test unless, for each object, the joiner first got a state that the
 // truth went through, and then every event of the truth after that state.
 func checkTail(t *testing.T, joined, truth []event) {
 	t.Helper()
@@ -108,7 +108,7 @@ func checkTail(t *testing.T, joined, truth []event) {
 	for name, versions := range told {
 		tail := happened[name]
 		if tail = tail[max(0, len(tail)-len(versions)):]; !slices.Equal(versions, tail) {
-			t.Errorf("%s: told %v, the last events are %v", name, versions, tail)
+			t.Errorf("%s: got %v, the last events are %v", name, versions, tail)
 		}
 	}
 }
@@ -158,7 +158,7 @@ func TestAJoinIsToldTheStateAtTheCallAlsoIfTheStoreListsLater(t *testing.T) {
 			"deleted default/again", "added default/again", "added default/comes")
 		for _, e := range late.Events() {
 			if e.Key() == keyOf("changes") && e.Type == informer.EventAdded && e.New.Data["value"] != "1" {
-				t.Errorf("joined at value 1, told %s", e.New.Data["value"])
+				t.Errorf("joined at value 1, got %s", e.New.Data["value"])
 			}
 		}
 		checkView(t, &late, src)

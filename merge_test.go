@@ -371,7 +371,7 @@ func TestAStateTellsObjectsOfOneNameApartByTheirKeys(t *testing.T) {
 	tell(part.Records)
 	tell([]record[pod]{{key: "west|default/web", event: Event[pod]{Type: EventUpdated, Old: twin("w1"), New: twin("w2")}}})
 	if diff := cmp.Diff(map[string]string{"east|default/web": "added e1, ", "west|default/web": "added w1, updated w2, "}, told); diff != "" {
-		t.Errorf("told (-want +got):\n%s", diff)
+		t.Errorf("events (-want +got):\n%s", diff)
 	}
 	waiting := map[string]string{}
 	for _, r := range merged.pop(9).Records {

@@ -21,7 +21,7 @@ import (
 	"github.com/customcacheinformer/informer/informertest"
 )
 
-// journal keeps everything that an Observer is told.
+// journal keeps all calls of an Observer.
 type journal struct {
 	mu          sync.Mutex // protects the rest
 	lists       []informer.ListInfo
@@ -107,7 +107,7 @@ func TestAnObserverSeesHowEachWatchEnds(t *testing.T) {
 		expired := apierrors.NewResourceExpired("The resourceVersion for the provided watch is too old.")
 		synctest.Wait()
 		if len(j.watches) != 1 || !apierrors.IsResourceExpired(j.watches[0].Err) {
-			t.Fatalf("of a watch that expires it was told %v", j.watches)
+			t.Fatalf("of a watch that expires it got %v", j.watches)
 		}
 		j.watches[0].Err = expired // an equal status of the server, but another pointer
 		expect(t, &j, &j.watches, informer.WatchInfo{Informer: "i", Streaming: true, Events: 3 + 2 + 1, Took: time.Minute, Err: expired})
@@ -316,7 +316,7 @@ func TestAnObserverSeesHowMuchWasNotDelivered(t *testing.T) {
 			informer.BacklogInfo{Informer: "i", Watcher: "gave up", Events: objects + changes})
 		for _, h := range j.handled {
 			if h.Watcher == "gave up" {
-				t.Errorf("of a call that was cut short it was told %+v", h)
+				t.Errorf("of a call that was cut short it got %+v", h)
 			}
 		}
 	})
@@ -377,7 +377,7 @@ func TestAnObserverMayAskTheInformerAndIsCopied(t *testing.T) {
 		observer := observerOf(func(hook, name string) {
 			called.Store(hook, true)
 			if h := asked.Health(); h.Name != name {
-				t.Errorf("%s was told of the informer %q, Health of %q", hook, name, h.Name)
+				t.Errorf("%s has the informer %q, Health of %q", hook, name, h.Name)
 			}
 			_ = asked.ResourceVersion()
 		})

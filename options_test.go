@@ -173,7 +173,7 @@ func TestTransformIsAppliedOnceBeforeTheStore(t *testing.T) {
 		r.Expect(t, "added default/a", "updated default/a")
 		e := r.Events()[1]
 		if got := e.Old.Data["value"] + " " + e.New.Data["value"]; got != "1! 2!" {
-			t.Errorf("told %s", got)
+			t.Errorf("got %s", got)
 		}
 		if obj, _, _ := inf.Get(keyOf("a")); obj.Data["value"] != "2!" {
 			t.Errorf("stored %s", obj.Data["value"])
@@ -396,7 +396,7 @@ func TestTheQueueDecidesInWhichOrderChangesReachTheStore(t *testing.T) {
 				told = append(told, e.New.Name+e.New.Data["value"])
 			}
 			if got := strings.Join(told, " "); got != want {
-				t.Errorf("queue %v: told %s, want %s", queue, got, want)
+				t.Errorf("queue %v: got %s, want %s", queue, got, want)
 			}
 		})
 	}

@@ -93,7 +93,7 @@ func (f firstState) watch(opts metav1.ListOptions) watch.Interface {
 	return w
 }
 
-// told returns the events for each key, over the store of the options, and in the end what Observer.Apply was told.
+// told returns the events for each key, over the store of the options, and in the end the calls of Observer.Apply.
 func (f firstState) told(t *testing.T, opts options) map[string][]string {
 	lists := 0
 	lw := &cache.ListWatch{

@@ -163,7 +163,7 @@ func startUpUnderFire(t *testing.T, queue informer.QueueKind, seed uint64) {
 	}
 }
 
-// An object leaves while its events wait for a watcher. They are not told any more, also if it comes back.
+// An object leaves while its events wait for a watcher. They are not delivered any more, also if it comes back.
 func TestEventsOfObjectsThatHaveLeftAreNotTold(t *testing.T) {
 	forever := func(int, error) (time.Duration, bool) { return time.Minute, true }
 	for name, w := range map[string]informer.WatcherOptions{
@@ -252,10 +252,10 @@ func leaveWhileAWatcherIsBlocked(t *testing.T, w informer.WatcherOptions, when s
 		}
 	}
 	if got, want := strings.Join(ofX, ", "), map[bool]string{true: "added x 3"}[lives]; got != want {
-		t.Errorf("told is %q of x, want %q; all: %q", got, want, events)
+		t.Errorf("got %q of x, want %q; all: %q", got, want, events)
 	}
 	if !slices.Contains(events, "added y 1") {
-		t.Errorf("y is not told: %q", events)
+		t.Errorf("y is not delivered: %q", events)
 	}
 	if s := reg.Stats(); !s.Synced || w.Retry == nil && s.Pending != 0 {
 		t.Errorf("in the end: %+v", s)

@@ -244,7 +244,7 @@ func TestADropInLogsWhyRunHasEnded(t *testing.T) {
 	})
 }
 
-// The values of an index may depend on more than the object. Nothing tells the informer when that changes.
+// The values of an index may depend on more than the object. The informer cannot know when that changes.
 func TestAnIndexFunctionThatHasFailedIsAskedAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var asked atomic.Int64

@@ -119,7 +119,7 @@ func framingOf[L runtime.Object](client any) framing.Type {
 	return t
 }
 
-// IsWatchListSemanticsUnSupported tells client-go whether the source is unable to stream its first state.
+// IsWatchListSemanticsUnSupported reports to client-go whether the source is unable to stream its first state.
 func (l *clientListWatch) IsWatchListSemanticsUnSupported() bool {
 	return watchlist.DoesClientNotSupportWatchListSemantics(l.client) || isFake(l.client)
 }

@@ -225,7 +225,7 @@ func TestADeleteThatARelistFindsHasTheVersionOfTheList(t *testing.T) {
 		relist(func() { _, _ = src.Delete(keyOf("b")) })
 		expectVersions(t, inf, src.ResourceVersion(), src.ResourceVersion())
 		if want := src.ResourceVersion(); told != want {
-			t.Errorf("when the watcher was told the delete, Changed was %s, want %s", told, want)
+			t.Errorf("when the watcher got the delete, Changed was %s, want %s", told, want)
 		}
 		checkView(t, &r, src)
 	})

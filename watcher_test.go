@@ -30,7 +30,7 @@ func TestSelectTurnsEnteringAndLeavingIntoAddAndDelete(t *testing.T) {
 		src.Apply(object("out", "no"))
 		r.Expect(t, "deleted default/out")
 		if e := r.Events()[3]; e.Old.Data["value"] != "still" {
-			t.Errorf("leaving was told with an Old of %s", e.Old.Data["value"])
+			t.Errorf("leaving was delivered with an Old of %s", e.Old.Data["value"])
 		}
 		unselected := object("out", "no")
 		unselected.Data["value"] = "changed"
@@ -51,7 +51,7 @@ func TestSelectPassesADeleteOfWhichOnlyTheKeyIsKnown(t *testing.T) {
 		_ = no.Delete(t.Context(), event{Type: informer.EventDeleted, Old: old, FinalStateUnknown: true})
 	}
 	if got := r.Events(); len(got) != 1 || got[0].Key() != keyOf("b") {
-		t.Errorf("told %v", got)
+		t.Errorf("got %v", got)
 	}
 }
 

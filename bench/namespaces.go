@@ -18,7 +18,7 @@ import (
 	"github.com/customcacheinformer/informer/internal/lab"
 )
 
-// namespaceWatchers is the number of watchers that are told of all namespaces.
+// namespaceWatchers is the number of watchers of all namespaces.
 const namespaceWatchers = 10
 
 func namespacesSection(sz sizes) section {

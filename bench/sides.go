@@ -168,7 +168,7 @@ func addAll[T informer.Object](inf subject[T], count int, opts informer.WatcherO
 	}, nil
 }
 
-// example returns an empty object, which tells client-go the type.
+// example returns an empty object, from which client-go knows the type.
 func example[T informer.Object]() runtime.Object {
 	obj, _ := reflect.New(reflect.TypeFor[T]().Elem()).Interface().(runtime.Object)
 	return obj

@@ -17,7 +17,7 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// Follower is told of the clusters that join and leave the set. A [Provider] calls its methods from several goroutines,
+// Follower is notified of the clusters that join and leave the set. A [Provider] calls its methods from several goroutines,
 // and only while it runs. Calls for one name come one after the other. The methods must not block. A call that returns
 // an error is repeated after a pause, perhaps with a newer kubeconfig.
 type Follower interface {

@@ -28,7 +28,7 @@ import (
 // testOptions are options of a manager that never asks an API server: its informer of Pods reads
 // from pods instead. Where the program needs more kinds, mapper and newInformer have a line for each.
 func testOptions(pods *informertest.Source[*corev1.Pod]) manager.Options {
-	// The manager does not ask which kinds there are, because it is told.
+	// The manager does not ask which kinds there are, because the test lists them.
 	mapper := func(*rest.Config, *http.Client) (meta.RESTMapper, error) {
 		kinds := meta.NewDefaultRESTMapper(nil)
 		kinds.Add(corev1.SchemeGroupVersion.WithKind("Pod"), meta.RESTScopeNamespace)

@@ -57,7 +57,7 @@ type kept struct {
 	forget func() bool // keeps the watch open when the ctx of the list ends
 }
 
-// IsWatchListSemanticsUnSupported returns true: it tells client-go that this client cannot
+// IsWatchListSemanticsUnSupported returns true: client-go then knows that this client cannot
 // stream the first state.
 func (*fakeResource[L]) IsWatchListSemanticsUnSupported() bool { return true }
 

@@ -34,7 +34,7 @@ import (
 	"github.com/customcacheinformer/informer/share"
 )
 
-// moment is a state of an object, and when it was written or told.
+// moment is a state of an object, and when it was written or delivered.
 type moment struct {
 	state string // the UID with the version, or "deleted" with the UID
 	at    time.Time
@@ -121,7 +121,7 @@ func (m *member) writing() (halt func()) {
 	return halt
 }
 
-// fleet is an informer over clusters, and what its watcher was told.
+// fleet is an informer over clusters, and the events of its watcher.
 type fleet struct {
 	*informer.Clusters[object]
 	t     *testing.T
@@ -236,7 +236,7 @@ func (f *fleet) events(cluster string) (n int) {
 	return n
 }
 
-// complete fails the test unless each state of each object was told, once and in order. It returns how long the events
+// complete fails the test unless each state of each object was delivered, once and in order. It returns how long the events
 // took after the server's answer to the writer, by phase.
 func (f *fleet) complete(cluster string, m *member) map[string][]time.Duration {
 	f.t.Helper()
@@ -245,7 +245,7 @@ func (f *fleet) complete(cluster string, m *member) map[string][]time.Duration {
 	defer f.mu.Unlock()
 	took := map[string][]time.Duration{}
 	if diff := cmp.Diff(m.wrote, f.told[cluster], cmp.Comparer(func(a, b moment) bool { return a.state == b.state })); diff != "" {
-		f.t.Errorf("%s (-written +told):\n%s", cluster, diff)
+		f.t.Errorf("%s (-written +delivered):\n%s", cluster, diff)
 		return took
 	}
 	for name, wrote := range m.wrote {

@@ -34,7 +34,7 @@ var errReconcile = errors.New("on purpose")
 var killedOwner = schema.GroupKind{Group: "kill.example.com", Kind: "Owner"}
 
 // control runs two controllers over inf. Calls for some keys fail, unless k.Calm. It appends lines
-// to the record: "+ UID" for an object that a watcher was told of, "m UID" for one that the function
+// to the record: "+ UID" for an object of a watcher's event, "m UID" for one that the function
 // of Watches was called for, and for each call that has succeeded "= controller key" with the
 // version that the store had when it began. If k.Calm, it prints "done" when the controllers have
 // nothing to do, and the store has no tombstone.
@@ -156,7 +156,7 @@ type keyedLoad struct {
 	deletedAt func() map[types.UID]int // waits for all deletes, and returns their versions
 }
 
-// follow begins to note the versions of deletes, which only a watch tells.
+// follow begins to note the versions of deletes, which only a watch shows.
 func (l *keyedLoad) follow() {
 	list, err := l.writers[0].List(l.t.Context(), metav1.ListOptions{Limit: 1})
 	if err != nil {

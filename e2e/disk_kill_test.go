@@ -67,7 +67,7 @@ func liveUntilKilled(text string) {
 }
 
 // ending is a store that can kill its process at the end of an Apply, before any watcher is
-// told of the changes. It keeps a copy of the file from before that Apply.
+// notified of the changes. It keeps a copy of the file from before that Apply.
 type ending struct {
 	*disk.Store
 	killed
@@ -335,7 +335,7 @@ func (p *process) until(t *testing.T, line string) (before []string) {
 const (
 	anyMoment = iota
 	whileItStarts
-	untold // killed after a write, before any watcher is told of it
+	untold // killed after a write, before any watcher gets it
 	torn   // killed in a write that loses some of its pages, as in a power failure
 	ways
 )

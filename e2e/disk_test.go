@@ -57,14 +57,14 @@ func (c *counted) Read(p []byte) (int, error) {
 type diskLife struct {
 	store          *disk.Store
 	stop           func()
-	synced, having time.Duration // the time from the opening until Synced, and until the watcher has been told everything
+	synced, having time.Duration // the time from the opening until Synced, and until the watcher has got everything
 	asked          string
 	bytes          int64
 	events         *informertest.Recorder[object]
 }
 
 // liveOnDisk runs an informer over the file. It creates the object lastName, waits until the
-// watcher has been told of it, and deletes it.
+// watcher has got it, and deletes it.
 func (w *world) liveOnDisk(path string) *diskLife {
 	w.t.Helper()
 	last := make(chan struct{}, 1)
@@ -156,7 +156,7 @@ func TestADiskStoreOnARealServer(t *testing.T) {
 	cold := w.liveOnDisk(path)
 	cold.stop()
 	if got := len(cold.events.View()); got < objects || cold.asked != "list watch" {
-		t.Fatalf("the cold start told of %d objects and made the requests %q", got, cold.asked)
+		t.Fatalf("the cold start delivered %d objects and made the requests %q", got, cold.asked)
 	}
 
 	before := cold.events.View()
@@ -210,7 +210,7 @@ func inParts(end int, f func(n int)) {
 }
 
 // checkTold fails the test unless the watcher has ended with the state of the server, and was
-// told of the objects that were deleted and changed while it was not running.
+// notified of the objects that were deleted and changed while it was not running.
 func (w *world) checkTold(l *diskLife, gone map[types.UID]bool, changed map[types.NamespacedName]bool) {
 	w.t.Helper()
 	want, wrong := w.state(), 0
@@ -223,7 +223,7 @@ func (w *world) checkTold(l *diskLife, gone map[types.UID]bool, changed map[type
 		}
 	}
 	if wrong > 0 || len(view) != len(want) {
-		w.t.Errorf("the watcher was told of %d objects, of which %d are wrong; the server has %d", len(view), wrong, len(want))
+		w.t.Errorf("the watcher has %d objects, of which %d are wrong; the server has %d", len(view), wrong, len(want))
 	}
 	told := map[types.NamespacedName]bool{}
 	for _, e := range l.events.Events() {
@@ -235,11 +235,11 @@ func (w *world) checkTold(l *diskLife, gone map[types.UID]bool, changed map[type
 	}
 	for key := range changed {
 		if !told[key] {
-			w.t.Errorf("the watcher was not told that %v has changed", key)
+			w.t.Errorf("the watcher did not get the change of %v", key)
 		}
 	}
 	if len(gone) > 0 {
-		w.t.Errorf("the watcher was not told of %d deletes: %v", len(gone), gone)
+		w.t.Errorf("the watcher did not get %d deletes: %v", len(gone), gone)
 	}
 	if err := l.events.Err(); err != nil {
 		w.t.Error(err)

@@ -20,7 +20,7 @@ var firstListObjects = flag.Int("first-list-objects", 6000, "how many objects th
 
 // TestADisturbedFirstList cuts the connection in the middle of a first list, and compacts the
 // history of the server, while the objects are taken in as they arrive. Until the list is complete,
-// nothing may be told as deleted, and the store must have no bookmark.
+// no delete may be delivered, and the store must have no bookmark.
 func TestADisturbedFirstList(t *testing.T) {
 	if testing.Short() {
 		t.Skip("with few objects, the list is complete before it can be disturbed")
@@ -110,7 +110,7 @@ func (w *warmWorld) disturbed(round int, disturb func(context.Context, *apiserve
 		w.t.Errorf("the bookmark in the middle of the list is %q (%v)", bookmark, err)
 	}
 	if n := len(l.deleted()); n > 0 {
-		w.t.Errorf("%d deletes were told in the middle of the list", n)
+		w.t.Errorf("%d deletes were delivered in the middle of the list", n)
 	}
 	released()
 	<-l.inf.Synced()

@@ -40,7 +40,7 @@ func outages() int { return sized(300) }
 
 type object = *unstructured.Unstructured
 
-// recorder is a watcher that stays. It closes complete when it is told of the last object.
+// recorder is a watcher that stays. It closes complete when it gets the last object.
 type recorder struct {
 	informertest.Recorder[object]
 	complete chan struct{}
@@ -275,7 +275,7 @@ func TestEveryWatcherEndsWithTheServersState(t *testing.T) {
 			select {
 			case <-r.complete:
 			case <-time.After(patience):
-				t.Fatalf("%s: watcher %d was not told of the last object", queue, i)
+				t.Fatalf("%s: watcher %d did not get the last object", queue, i)
 			}
 			f.check(t, fmt.Sprintf("%s: watcher %d", queue, i), want, r)
 		}
@@ -289,7 +289,7 @@ func TestEveryWatcherEndsWithTheServersState(t *testing.T) {
 	}
 }
 
-// check fails the test unless the events that r was told are consistent and lead to want.
+// check fails the test unless the events of r are consistent and lead to want.
 func (f *follower) check(t *testing.T, who string, want map[types.NamespacedName]string, r *recorder) {
 	t.Helper()
 	if err := r.Err(); err != nil {
@@ -316,7 +316,7 @@ func checkRelist(t *testing.T, queue string, events []informer.Event[object]) {
 	for n := range outages() {
 		want := [...]string{"updated ", "deleted ", "deleted added "}[n%3]
 		if got := told[name(10*n+5)]; got != want {
-			t.Errorf("%s: %s was %sduring the outage, and the watcher was told %q", queue, name(10*n+5), want, got)
+			t.Errorf("%s: %s was %sduring the outage, and the watcher got %q", queue, name(10*n+5), want, got)
 		}
 	}
 }

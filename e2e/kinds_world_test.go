@@ -457,7 +457,7 @@ func (k *kind) check() (unasked bool) {
 		}
 	}
 	if diff := cmp.Diff(k.wrote, k.in.told[k.name], cmp.Comparer(func(a, b moment) bool { return a.state == b.state }), cmpopts.EquateEmpty()); !listed && diff != "" {
-		k.t.Errorf("%s (-written +told):\n%s", k.name, diff)
+		k.t.Errorf("%s (-written +delivered):\n%s", k.name, diff)
 	}
 	for _, wrote := range k.wrote {
 		k.in.writes += len(wrote)

@@ -153,7 +153,7 @@ type life struct {
 	*warmWorld
 	inf  *informer.CustomCacheInformer[object]
 	r    informertest.Recorder[object]
-	last chan struct{} // receives a token when the watcher is told of the object lastName
+	last chan struct{} // receives a token when the watcher gets the object lastName
 	stop func()
 }
 
@@ -188,7 +188,7 @@ func (w *warmWorld) prepare(client dynamic.ResourceInterface) *life {
 	return l
 }
 
-// converge waits until the watcher has been told of everything on the server, and compares its
+// converge waits until the watcher has got everything on the server, and compares its
 // view with the server.
 func (l *life) converge() {
 	l.t.Helper()
@@ -203,7 +203,7 @@ func (l *life) converge() {
 	select {
 	case <-l.last:
 	case <-time.After(patience):
-		l.t.Fatal("the watcher was not told of the last object")
+		l.t.Fatal("the watcher did not get the last object")
 	}
 	got := map[types.NamespacedName]string{}
 	for key, obj := range l.r.View() {
@@ -220,7 +220,7 @@ func (l *life) converge() {
 	l.do(l.writer.Delete(l.t.Context(), lastName, metav1.DeleteOptions{}))
 }
 
-// deleted returns the UIDs of the objects whose delete the watcher was told.
+// deleted returns the UIDs of the objects whose delete the watcher got.
 func (l *life) deleted() map[types.UID]bool {
 	uids := map[types.UID]bool{}
 	for _, e := range l.r.Events() {
@@ -355,10 +355,10 @@ func checkGone(t *testing.T, want, got map[types.UID]bool) {
 	}
 	for uid := range want {
 		if !got[uid] {
-			t.Errorf("the watcher was not told that %s is gone", uid)
+			t.Errorf("the watcher did not get the delete of %s", uid)
 		}
 	}
-	t.Logf("told of %d deletes, of which %d had to be told", len(got), len(want))
+	t.Logf("%d deletes delivered, %d of them necessary", len(got), len(want))
 }
 
 func TestARestoredEtcdIsNoticedAtAWarmStart(t *testing.T) {

@@ -35,8 +35,8 @@ var ErrStandbyDeletesDropped = errors.New("too many deletes on standby, the olde
 // A Controller loses no delete of an informer over an [informer.Durable]. A delete counts as handled
 // when a call has succeeded for each key that it led to. The call must have begun after the key was
 // queued. It succeeds if it returns nil and asks for no other call, or if it returns an error that
-// wraps [informer.ErrPermanent]. Until then the store keeps its tombstone, and the controller is told
-// of the delete again after a restart or a crash. A delete that leads to no key is handled at once.
+// wraps [informer.ErrPermanent]. Until then the store keeps its tombstone, and the controller gets
+// the delete again after a restart or a crash. A delete that leads to no key is handled at once.
 // reconcile sees only the key. So if the object was created again, a success for its key counts for
 // the delete, too.
 //

@@ -293,7 +293,7 @@ func TestAnUpdateLeadsToTheOwnersBeforeAndAfterIt(t *testing.T) {
 	})
 }
 
-// The watchers of a controller have its name, so that the page and the metrics tell whose they are.
+// The watchers of a controller have its name, so that the page and the metrics show whose they are.
 func TestTheWatchersOfAControllerHaveItsName(t *testing.T) {
 	pods, others := newPods(t, "pods", informertest.NewSource[*corev1.Pod]()), newPods(t, "others", informertest.NewSource[*corev1.Pod]())
 	owners := enqueue.Owners{Kind: schema.GroupKind{Kind: "Website"}}

@@ -100,7 +100,7 @@ func (p *program) use(reconcile reconcileFunc) {
 	p.reconcile = reconcile
 }
 
-// rest waits until everything is told, and until the informer has looked for tombstones that it
+// rest waits until everything is delivered, and until the informer has looked for tombstones that it
 // can forget.
 func (p *program) rest() {
 	time.Sleep(3 * time.Second)
@@ -306,7 +306,7 @@ func TestAControllerThatWasRemovedKeepsNothing(t *testing.T) {
 	})
 }
 
-// Without tombstones nothing can be told again. A key that fails for a week must not take memory
+// Without tombstones nothing can be delivered again. A key that fails for a week must not take memory
 // for each of its deletes.
 func TestWithoutADurableNoDeleteIsRemembered(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

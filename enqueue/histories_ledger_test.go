@@ -40,7 +40,7 @@ type fate struct {
 	dying   int         // the moment at which the store had the last update while it was being deleted; 0 if it is not, or since before the start of the process
 	done    map[need]bool
 	forgot  bool            // the store has forgotten the tombstone
-	told    map[string]bool // the watchers that were told of the object since the start of the process
+	told    map[string]bool // the watchers that got an event of the object since the start of the process
 	handled map[string]bool // the watchers that have handled the delete since the start of the process
 	mapped  map[string]bool // the controllers whose function was called for the object since the start of the process
 }
@@ -102,7 +102,7 @@ func (l *ledger) needs(f *fate) (all []need) {
 					all = append(all, need{c.name, ref.Name})
 				}
 			case "Watches":
-				// If the add was merged with the delete, neither was told. The add of an object
+				// If the add was merged with the delete, neither was delivered. The add of an object
 				// that the store had at the start is not merged.
 				if key := f.obj.Labels["of"]; key != "" && (f.mapped[c.name] || f.added == 0) {
 					all = append(all, need{c.name, key}, need{c.name, key + "-other"})
@@ -380,7 +380,7 @@ func (l *ledger) loseLease() {
 }
 
 // checkDying checks that each controller of objects has seen the last update of each that is being
-// deleted. It is called when everything was told and no call is under way.
+// deleted. It is called when everything was delivered and no call is under way.
 func (l *ledger) checkDying() {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -272,7 +272,7 @@ func (h *history) watch(name string, opts informer.WatcherOptions) {
 }
 
 // checkKept checks that the store keeps no tombstone that is not needed. That is known if everything
-// was told and no call is under way. Deletes from before the start are kept for a minute.
+// was delivered and no call is under way. Deletes from before the start are kept for a minute.
 func (h *history) checkKept() {
 	health := h.pods.Health()
 	behind := slices.ContainsFunc(health.Watchers, func(w informer.WatcherHealth) bool { return w.Pending > 0 })

@@ -42,7 +42,7 @@ func TestTheKeysOfAnObjectsOwners(t *testing.T) {
 		"changes hands":                  {Owners{Kind: kind}, []*corev1.Pod{podOf(db), podOf(web)}, "ns/db ns/web"},
 		"no owner":                       {Owners{Kind: kind}, []*corev1.Pod{podOf()}, ""},
 		"no controller":                  {Owners{Kind: kind}, []*corev1.Pod{podOf(other)}, ""},
-		"the controller is not given":     {Owners{Kind: kind}, []*corev1.Pod{podOf(metav1.OwnerReference{APIVersion: "apps/v1", Kind: "ReplicaSet", Name: "x"})}, ""},
+		"the controller is not given":    {Owners{Kind: kind}, []*corev1.Pod{podOf(metav1.OwnerReference{APIVersion: "apps/v1", Kind: "ReplicaSet", Name: "x"})}, ""},
 		"all owners":                     {Owners{Kind: kind, All: true}, []*corev1.Pod{podOf(web, other, web)}, "ns/web ns/other"},
 		"another group":                  {Owners{Kind: kind}, []*corev1.Pod{podOf(owner("example.com/v1", "ReplicaSet", "x", true))}, ""},
 		"another kind":                   {Owners{Kind: kind}, []*corev1.Pod{podOf(owner("apps/v1", "StatefulSet", "x", true))}, ""},

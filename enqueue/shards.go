@@ -393,7 +393,7 @@ func notAfter(a, b string) bool {
 	return err == nil && order <= 0
 }
 
-// Handled returns which deletes in buckets are handled. It first waits until the controller was told of every delete
+// Handled returns which deletes in buckets are handled. It first waits until the controller has got every delete
 // up to the present versions.
 func (s *sharded[K]) Handled(ctx context.Context, buckets sharding.Buckets) map[string]sharding.Range {
 	handled := map[string]sharding.Range{}

@@ -244,7 +244,7 @@ func TestAnObjectDeletedWhileItsReplayFailsIsNotTriedAgain(t *testing.T) {
 		s.watchers(1)
 		broken.Store(false)
 		time.Sleep(2 * time.Minute)
-		s.called("a", "b") // b because of its delete, which the feed is told
+		s.called("a", "b") // b because of its delete, which the feed gets
 	})
 }
 
@@ -288,7 +288,7 @@ func TestChangesDuringTheReplayAreReconciled(t *testing.T) {
 	}
 }
 
-// Each of these ends the controller while it is on standby, or while all objects are told.
+// Each of these ends the controller while it is on standby, or while all objects are delivered.
 func TestAStandbyThatEndsMakesNoCall(t *testing.T) {
 	for name, end := range map[string]func(s standby){
 		"its ctx ends":  func(s standby) { s.stop() },

@@ -153,7 +153,7 @@ func (w *worker[K]) replacing(key K, other, call func()) (replaced bool) {
 	return replaced
 }
 
-// handle makes one call for key, and tells the queue when to return the key again.
+// handle makes one call for key, and sets when the queue returns the key again.
 func (w *worker[K]) handle(ctx context.Context, key K) {
 	if w.refuses(ctx, key) {
 		w.state.drop(key)

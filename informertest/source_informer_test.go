@@ -83,7 +83,7 @@ func testSharedInformer[T informer.Object](t *testing.T, faults informertest.Fau
 			// longer than the informer backs off, and than a watch stays muted
 			time.Sleep(time.Hour)
 			wantSame(t, "the store", src, inf.GetStore().List())
-			wantSame(t, "what the handler was told", src, seen())
+			wantSame(t, "the state of the handler", src, seen())
 		}
 	})
 }
@@ -162,7 +162,7 @@ func wantView[T informer.Object](t *testing.T, src *informertest.Source[T], r *i
 	for _, obj := range r.View() {
 		told = append(told, obj)
 	}
-	wantSame(t, "what the watcher was told", src, told)
+	wantSame(t, "the state of the watcher", src, told)
 }
 
 func wantSame[T informer.Object](t *testing.T, what string, src *informertest.Source[T], objs []any) {

@@ -280,7 +280,7 @@ func TestRestoreMayComeAtAnyTime(t *testing.T) {
 			want[obj.Name] = obj
 		}
 		if diff := cmp.Diff(want, f.objects); diff != "" || len(f.problems) > 0 {
-			t.Errorf("(-source +told):\n%s\n%s", diff, f.problems)
+			t.Errorf("(-source +delivered):\n%s\n%s", diff, f.problems)
 		}
 	})
 }

@@ -43,7 +43,7 @@
 // not show a kind that is read. A program needs the verbs list and watch on both resources. Without them, or while the
 // first list of the CRDs fails, discovery decides: the set asks every 30 s, and after each 404 or 410 of a kind. Then a kind is gone when
 // no discovery has shown it for 10 s, and the first and the last of these were complete for its group. A group that is missing counts as
-// not complete while it has an APIService. The ErrorHandler is told once that discovery decides, and Health shows it.
+// not complete while it has an APIService. The ErrorHandler is called once when discovery decides, and Health shows it.
 //
 // # Over a Durable
 //

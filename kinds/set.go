@@ -98,7 +98,7 @@ type member struct {
 	reason  string        // why the state is not Reading
 	since   time.Time     // when the state began
 	halted  bool          // the kind is read, but the server did not serve it at the last look
-	woken   any           // the last *failure after which the source was told to try again at once, or nil
+	woken   any           // the last *failure after which the source was made to try again at once, or nil
 	changed chan struct{} // closed when the state changes or the source leaves
 }
 

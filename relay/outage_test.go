@@ -201,7 +201,7 @@ func full(r relay.Resource) string { return r.Resource + "." + r.Version + "." +
 // watcher watches a resource, and begins again when its watch ends.
 type watcher struct {
 	version, ended atomic.Int64
-	odd            atomic.Bool // it was told versions out of order
+	odd            atomic.Bool // it got versions out of order
 }
 
 func (o *outage) watch(name string) *watcher {

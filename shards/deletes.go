@@ -67,7 +67,7 @@ func (s *Set) lighten(h *holding, lease *coordinationv1.Lease) {
 	}
 }
 
-// learn forgets the deletes that another replica has handled, according to its claims. It tells the holder of
+// learn forgets the deletes that another replica has handled, according to its claims. It notifies the holder of
 // the bucket of deletes that the other replica may not know of.
 func (s *Set) learn(claims []leases.Claim) {
 	unknown := map[int]leases.Deletes{}
@@ -163,7 +163,7 @@ func (s *Set) tell(bucket int, deletes leases.Deletes) (done, room bool) {
 	case err == nil:
 		s.view.note(written, false, time.Now())
 	case !isOutdated(err):
-		s.later(fmt.Errorf("telling the holder of bucket %d of deletes: %w", bucket, err))
+		s.later(fmt.Errorf("passing deletes to the holder of bucket %d: %w", bucket, err))
 	}
 	s.mu.Unlock()
 	if err != nil {

@@ -54,7 +54,7 @@ func TestAReplicaThatLeavesPassesOnMoreDeletesThanFitIntoALease(t *testing.T) {
 		a.slow = time.Hour
 		w.deleteMany()
 		time.Sleep(time.Second)
-		w.start("b", oneBucket(time.Millisecond)) // it is not told of the deletes
+		w.start("b", oneBucket(time.Millisecond)) // it does not get the deletes
 		time.Sleep(time.Minute)
 		a.stop()
 		time.Sleep(time.Minute)
@@ -75,7 +75,7 @@ func TestAReplicaLeavesAlthoughItsDeletesDoNotFitIntoALease(t *testing.T) {
 		a := w.start("a", oneBucket(0))
 		w.settled(time.Minute)
 		a.slow = time.Hour
-		b := w.start("b", oneBucket(0)) // it has no bucket, and is told of the deletes
+		b := w.start("b", oneBucket(0)) // it has no bucket, and gets the deletes
 		time.Sleep(time.Minute)
 		w.deleteMany()
 		time.Sleep(time.Second)

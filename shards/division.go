@@ -68,7 +68,7 @@ func (s *Set) Source(all cache.ListerWatcher) (cache.ListerWatcher, error) {
 	return src, nil
 }
 
-// tellSourcesLocked tells the sources which buckets this replica has.
+// tellSourcesLocked passes the buckets of this replica to the sources.
 func (s *Set) tellSourcesLocked() {
 	if len(s.sources) == 0 {
 		return

@@ -40,11 +40,11 @@ type history struct {
 // gone is a delete that must be handled, unless all replicas that know of it have died.
 type gone struct {
 	uid  types.UID
-	know map[*replica]bool // the replicas that were told
-	safe bool              // one of them has left, and told the others
+	know map[*replica]bool // the replicas that know of it
+	safe bool              // one of them has left, and has passed it to the others
 }
 
-// learn notes which replicas were told of which deletes.
+// learn notes which replicas know of which deletes.
 func (h *history) learn() {
 	synctest.Wait()
 	if len(h.behind) > 0 {

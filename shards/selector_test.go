@@ -32,7 +32,7 @@ func selects(opts *shards.Options, r *replica) { new(selecting).serves(opts, r) 
 
 var shardRange = regexp.MustCompile(`shardRange\(object\.metadata\.namespace, '(0x[0-9a-f]{16,17})', '(0x[0-9a-f]{16,17})'\)( \|\| )?`)
 
-// filter returns a function that tells whether a request asks for an object.
+// filter returns a function that reports whether a request asks for an object.
 func (s *selecting) filter(opts metav1.ListOptions) (func(runtime.Object) bool, error) {
 	if s.breaks.CompareAndSwap(true, false) {
 		return nil, io.ErrUnexpectedEOF

@@ -153,7 +153,7 @@ type replica struct {
 
 	mu     sync.Mutex
 	errors []error
-	told   map[types.UID]bool // the objects whose delete the replica was told
+	told   map[types.UID]bool // the objects whose delete the replica got
 }
 
 // options are those of replicas in tests.
@@ -243,7 +243,7 @@ func (w *world) waiting(controller string) (n int) {
 	return n
 }
 
-// toldOf reports whether the replica was told that an object was deleted.
+// toldOf reports whether the replica got the delete of an object.
 func (r *replica) toldOf(uid types.UID) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -382,7 +382,7 @@ func (w *world) balanced(replicas ...*replica) {
 }
 
 // apart checks that each object is in the cache of one replica, the one that works on it, and that
-// no replica was told that an object was deleted that is still there.
+// no replica got a delete of an object that is still there.
 func (w *world) apart(replicas ...*replica) {
 	w.t.Helper()
 	cached := map[string]int{}
@@ -393,7 +393,7 @@ func (w *world) apart(replicas ...*replica) {
 				w.t.Errorf("%s caches %s, whose bucket %d it does not have", r.name, obj.Name, key)
 			}
 			if r.toldOf(obj.UID) {
-				w.t.Errorf("%s was told that %s was deleted, and caches it", r.name, obj.Name)
+				w.t.Errorf("%s got the delete of %s, and caches it", r.name, obj.Name)
 			}
 		}
 	}
@@ -403,7 +403,7 @@ func (w *world) apart(replicas ...*replica) {
 		}
 		for _, r := range replicas {
 			if r.toldOf(obj.UID) {
-				w.t.Errorf("%s was told that %s was deleted", r.name, obj.Name)
+				w.t.Errorf("%s got the delete of %s", r.name, obj.Name)
 			}
 		}
 	}

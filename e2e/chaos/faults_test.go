@@ -121,7 +121,7 @@ func (e *episode) restart() {
 }
 
 // restoreOlder stops all writing until the informers can reach the server again. A restored
-// server that has made as many changes as were lost cannot be told from one that was not
+// server that has made as many changes as were lost cannot be distinguished from one that was not
 // restored.
 func (e *episode) restoreOlder() {
 	e.lose(func() {

@@ -26,7 +26,7 @@ type follower interface {
 	stop()
 	visit()
 	durable() bool
-	crash() // like stop, but without telling the store, if the store can be cut off
+	crash() // like stop, but without closing the store, if the store can be cut off
 	health() informer.Health
 	differs(want map[string]string, uids map[types.UID]bool) string
 	problem() error
@@ -55,8 +55,8 @@ type following[T informer.Object] struct {
 
 	mu    sync.Mutex // protects the rest
 	now   *life[T]
-	alive map[types.UID]bool // UIDs of the objects that watchers of any life were told of
-	gone  map[types.UID]bool // UIDs of the objects whose delete they were told
+	alive map[types.UID]bool // UIDs of the objects in events of watchers of any life
+	gone  map[types.UID]bool // UIDs of the objects whose delete they got
 	wrong error              // violations of what is promised
 }
 
@@ -67,7 +67,7 @@ type life[T informer.Object] struct {
 	views map[string]view // of the watchers that stay, by name
 }
 
-// view is the state that a watcher has been told.
+// view is the state that a watcher has from its events.
 type view interface {
 	believes() map[string]string
 	Err() error
@@ -232,7 +232,7 @@ func (f *following[T]) differs(want map[string]string, uids map[types.UID]bool) 
 	defer f.mu.Unlock()
 	for uid := range f.alive {
 		if !uids[uid] {
-			return fmt.Sprintf("no watcher was told that %s is gone", uid)
+			return fmt.Sprintf("no watcher got the delete of %s", uid)
 		}
 	}
 	return ""

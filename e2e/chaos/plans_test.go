@@ -48,7 +48,7 @@ func answerStatus(w http.ResponseWriter, code int) {
 	_, _ = w.Write(status(code))
 }
 
-// throttling tells clients to come back later. client-go's clients do so without reporting it.
+// throttling asks clients to come back later. client-go's clients do so without reporting it.
 func throttling() *plan {
 	return &plan{answer: func(w http.ResponseWriter, _ request) bool {
 		w.Header().Set("Retry-After", "1")

@@ -70,7 +70,7 @@ func TestSoak(t *testing.T) {
 	s.cancel()
 	s.going.Wait()
 	length := time.Since(begin).Round(time.Second)
-	publish(t, fmt.Sprintf("soak for %v, %d joins, %d of whole informers, %d events told", length, s.joins.Load(), s.members.Load(), s.told.Load()), samplesTable(all))
+	publish(t, fmt.Sprintf("soak for %v, %d joins, %d of whole informers, %d events delivered", length, s.joins.Load(), s.members.Load(), s.told.Load()), samplesTable(all))
 	if err := growth(all); err != nil {
 		t.Error(err)
 	}

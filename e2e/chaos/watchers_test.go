@@ -14,7 +14,7 @@ import (
 	"github.com/customcacheinformer/informer/informertest"
 )
 
-// recorder is a watcher that checks the events it is told.
+// recorder is a watcher that checks its events.
 type recorder[T informer.Object] struct{ informertest.Recorder[T] }
 
 func (r *recorder[T]) believes() map[string]string {

@@ -53,7 +53,7 @@ func comparePods(c *cluster, mode informer.WatchListMode) {
 
 	w.each(earlyPods+latePods, w.live)
 	for whose, ledger := range map[string]*ledger{"this library's": ours, "client-go's": theirs} {
-		c.await(whose+" informer has told the last events", func() bool { return ledger.has(w.last) })
+		c.await(whose+" informer has delivered the last events", func() bool { return ledger.has(w.last) })
 	}
 	if ours.count() != w.writes {
 		c.Errorf("%d writes led to %d events", w.writes, ours.count())

@@ -130,9 +130,9 @@ func TestTransformsHoldForTheCacheAndForEvents(t *testing.T) {
 		w.change("w", 2)
 		check(2)
 		w.OK(w.Delete(w.Context(), obj))
-		w.until("the handler is told of all", func() bool { return told.Load()+untold.Load() == 4 })
+		w.until("the handler gets all", func() bool { return told.Load()+untold.Load() == 4 })
 		if n := untold.Load(); n > 0 {
-			w.Errorf("the handler was told %d objects that were not transformed", n)
+			w.Errorf("the handler got %d objects that were not transformed", n)
 		}
 		part := &api.Part{}
 		w.OK(mgr.GetClient().Get(w.Context(), key("p"), part))

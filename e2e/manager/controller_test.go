@@ -58,20 +58,20 @@ func TestPredicatesSeeTheChange(t *testing.T) {
 		w.OK(builder.ControllerManagedBy(mgr).Named("all").For(&api.Widget{}).Complete(all))
 		w.start(mgr)
 		obj := w.create("w", 1)
-		w.until("both are told of a new object", func() bool { return specs.of("w") == 1 && all.of("w") == 1 })
+		w.until("both get a new object", func() bool { return specs.of("w") == 1 && all.of("w") == 1 })
 
 		obj.Status.Size = 1
 		w.OK(w.Status().Update(w.Context(), obj))
-		w.until("one is told of its status", func() bool { return all.of("w") == 2 })
+		w.until("one gets its status", func() bool { return all.of("w") == 2 })
 		w.create("fence", 1) // both controllers see this object after the status
-		w.until("both are told of the next object", func() bool { return specs.of("fence") == 1 && all.of("fence") == 1 })
+		w.until("both get the next object", func() bool { return specs.of("fence") == 1 && all.of("fence") == 1 })
 		if got := specs.of("w"); got != 1 {
 			w.Errorf("the controller for specs has reconciled %d times, want once", got)
 		}
 		w.change("w", 2)
-		w.until("both are told of the spec", func() bool { return specs.of("w") == 2 && all.of("w") == 3 })
+		w.until("both get the spec", func() bool { return specs.of("w") == 2 && all.of("w") == 3 })
 		w.OK(w.Delete(w.Context(), obj))
-		w.until("both are told of the end", func() bool { return specs.of("w") == 3 && all.of("w") == 4 })
+		w.until("both get the delete", func() bool { return specs.of("w") == 3 && all.of("w") == 4 })
 	})
 }
 

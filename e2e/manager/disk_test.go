@@ -73,7 +73,7 @@ func TestAManagerGoesOnWhereItsFilesStand(t *testing.T) {
 	w := newWorld(t, informer.ClientGo{Options: f.options}.NewSharedIndexInformer)
 	byColor := func(obj client.Object) []string { return []string{obj.(*api.Widget).Spec.Color} }
 	names := []string{"kept", "changed", "gone"}
-	// live runs a manager until both controllers have been told of all objects and found has
+	// live runs a manager until both controllers have got all objects and found has
 	// looked into the cache.
 	live := func(want [2]int, found func(cached client.Client)) {
 		config, asked := server.Config(), &readings{kinds: map[string]int{}}

@@ -94,20 +94,20 @@ func TestHandlersComeAndGo(t *testing.T) {
 			w.Error("the handler has synced, but its checker is not done")
 		}
 		w.create("new", 1)
-		w.until("it is told of each", early.is("add old 1 true", "add new 1 false"))
+		w.until("it gets each", early.is("add old 1 true", "add new 1 false"))
 
 		second, err := inf.AddEventHandler(late)
 		w.OK(err)
 		w.until("the late handler has synced", second.HasSynced)
-		w.until("it is told of both as there already", late.has("add old 1 true", "add new 1 true"))
+		w.until("it gets both as initial", late.has("add old 1 true", "add new 1 true"))
 		w.change("old", 2)
-		w.until("both are told of the change", func() bool { return early.has("update old 1 2")() && late.has("update old 1 2")() })
+		w.until("both get the change", func() bool { return early.has("update old 1 2")() && late.has("update old 1 2")() })
 
 		w.OK(inf.RemoveEventHandler(first))
 		w.OK(inf.RemoveEventHandler(first)) // the second call makes no difference
 		w.change("old", 3)
 		w.OK(w.Delete(w.Context(), w.widget("new", 0)))
-		w.until("the late one is told of the rest", late.has("update old 2 3", "delete new 1"))
+		w.until("the late one gets the rest", late.has("update old 2 3", "delete new 1"))
 		if !early.is("add old 1 true", "add new 1 false", "update old 1 2")() {
 			w.Errorf("the removed handler has %q", early.lines)
 		}

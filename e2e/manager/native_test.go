@@ -114,7 +114,7 @@ func TestAnInformerOfOnesOwnDrivesAController(t *testing.T) {
 	w.until("a delete is", func() bool { return seen.of("w") == 3 })
 	for _, want := range []informer.EventType{informer.EventAdded, informer.EventUpdated, informer.EventDeleted} {
 		if e := <-told; e.Type != want {
-			t.Errorf("the watcher is told %v, want %v", e.Type, want)
+			t.Errorf("the watcher got %v, want %v", e.Type, want)
 		}
 	}
 }

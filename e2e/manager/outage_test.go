@@ -57,7 +57,7 @@ func TestAManagerOutlivesAnOutage(t *testing.T) {
 		w.OK(server.Expire(w.Context(), w.group.WithResource("widgets")))
 		w.OK(proxy.Allow())
 
-		w.until("all that was missed is told", d.has("update changed 1 2", "add new 2 false"))
+		w.until("all missed changes are delivered", d.has("update changed 1 2", "add new 2 false"))
 		w.until("deletes too", func() bool { return d.has("delete deleted 1")() || d.has("lost deleted 1")() })
 		w.until("another object of a name too", func() bool {
 			return d.has("update replaced 1 2")() || (d.has("delete replaced 1")() || d.has("lost replaced 1")()) && d.has("add replaced 2 false")()
@@ -147,10 +147,10 @@ func TestTheWatchErrorHandlerGetsTheErrorOfAnUnservedKind(t *testing.T) {
 		select {
 		case err := <-told:
 			if !apierrors.IsNotFound(err) {
-				w.Errorf("the handler is told %v, want a not-found error", err)
+				w.Errorf("the handler got %v, want a not-found error", err)
 			}
 		case <-time.After(stage.Patience):
-			w.Error("the handler is told nothing")
+			w.Error("the handler was not called")
 		}
 		if inf.HasSynced() {
 			w.Error("the informer has synced although the kind is not served")

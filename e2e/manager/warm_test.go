@@ -13,7 +13,7 @@ import (
 )
 
 // TestAManagerGetsTheDeletesOfTheTimeBeforeItsStart runs managers over a store that outlives them.
-// Two controllers are told of the objects that were deleted while no manager ran, although
+// Two controllers get the deletes of the objects that were deleted while no manager ran, although
 // these controllers register after the cache has synced.
 func TestAManagerGetsTheDeletesOfTheTimeBeforeItsStart(t *testing.T) {
 	t.Parallel()
@@ -35,7 +35,7 @@ func TestAManagerGetsTheDeletesOfTheTimeBeforeItsStart(t *testing.T) {
 		}
 		stop := w.start(mgr)
 		for i := range controllers {
-			w.until("a controller is told of all objects", controllers[i].has("w0", "w1", "w2"))
+			w.until("a controller gets all objects", controllers[i].has("w0", "w1", "w2"))
 		}
 		stop()
 	}

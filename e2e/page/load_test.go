@@ -68,7 +68,7 @@ func TestThePageSaysThatTheServerDoesNotAnswerUntilItDoes(t *testing.T) {
 	for name, instead := range map[string]http.HandlerFunc{
 		"when it closes the connection": func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) },
 		"when it answers with an error": func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusBadGateway) },
-		"when it answers nothing":          func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() },
+		"when it answers nothing":       func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() },
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

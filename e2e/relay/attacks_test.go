@@ -114,7 +114,7 @@ func TestHugeAndUnknownSelectorsAreRefused(t *testing.T) {
 			t.Errorf("%s: got %d with %d Leases, want %d with %d: %.300s", what, a.code, got, query.code, query.leases, a.body)
 		}
 	}
-	// client-go uses HTTP/2. There the client keeps to the limit that the server has told, or the decoder of
+	// client-go uses HTTP/2. There the client keeps to the limit that the server has sent, or the decoder of
 	// the server ends the connection.
 	client, err := rest.HTTPClientFor(r.config)
 	w.OK(err)

@@ -46,7 +46,7 @@ func TestAnAgentThatMovesBetweenServersNeverGoesBack(t *testing.T) {
 			w.OK(w.set(t.Context(), fmt.Sprint("l", 1+random.IntN(25)), fmt.Sprint(i)))
 		}
 		last := w.mark()
-		w.Await("the agent is not told the last change by the "+names[to], func() bool { return n.has(last) })
+		w.Await("the agent has not got the last change from the "+names[to], func() bool { return n.has(last) })
 	}
 	if lists := (fleet{n}).check(w, h); lists != 1 {
 		t.Errorf("the agent listed %d times, want once", lists)

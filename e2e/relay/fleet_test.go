@@ -40,17 +40,17 @@ func (w *world) fleet(agents int, config *rest.Config) fleet {
 	return all
 }
 
-// await waits until all agents were told a change that is made now, and returns the change's version.
+// await waits until all agents have got a change that is made now, and returns the change's version.
 func (f fleet) await(w *world) uint64 {
 	w.Helper()
 	version := w.mark()
-	w.Await("an agent is not told the last change", func() bool {
+	w.Await("an agent has not got the last change", func() bool {
 		return !slices.ContainsFunc(f, func(n *node) bool { return !n.has(version) })
 	})
 	return version
 }
 
-// check fails the test unless all agents are told the truth, also of a change that is made now. It returns how
+// check fails the test unless the histories of all agents are right, also after a change that is made now. It returns how
 // often they have listed.
 func (f fleet) check(w *world, h *history) (lists int) {
 	w.Helper()
@@ -121,7 +121,7 @@ func (w *world) set(ctx context.Context, name, value string) error {
 	return err
 }
 
-// returned tells how the agents came back since a time: when they made their first request that was
+// returned describes how the agents came back since a time: when they made their first request that was
 // answered, how many listed, and the codes of all answers.
 func (f fleet) returned(begun time.Time) string {
 	var first []time.Duration

@@ -32,7 +32,7 @@ func (s state) apply(c change) {
 	}
 }
 
-// history has all changes since a version, as the API server itself tells them.
+// history has all changes since a version, as the API server itself sends them.
 type history struct {
 	first state
 
@@ -96,9 +96,9 @@ func (h *history) newest() uint64 {
 	return h.changes[len(h.changes)-1].version
 }
 
-// check returns an error unless an agent was told the truth: each list is the state of its version,
-// no list is older than what the agent had, every change after a list is told, in the order of the
-// versions, and the last change is told.
+// check returns an error unless the history of an agent is right: each list is the state of its version,
+// no list is older than what the agent had, every change after a list is delivered, in the order of the
+// versions, and the last change is delivered.
 func (h *history) check(readings []reading) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -17,13 +17,13 @@ import (
 	fronts "github.com/customcacheinformer/informer/e2e/internal/front"
 )
 
-// node is an agent of a fleet: a reflector of client-go, and a record of all that it tells its store.
+// node is an agent of a fleet: a reflector of client-go, and a record of all its calls of its store.
 type node struct {
 	requests *requests
 
 	mu       sync.Mutex
 	readings []reading
-	version  uint64 // up to which the agent was told everything
+	version  uint64 // up to which the agent has got everything
 }
 
 // reading is a list, and the changes that follow it.
@@ -83,14 +83,14 @@ func (n *node) change(obj any, deleted bool) error {
 	return nil
 }
 
-// has reports whether the agent was told everything up to a version.
+// has reports whether the agent has got everything up to a version.
 func (n *node) has(version uint64) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return n.version >= version
 }
 
-// record returns all that the agent was told.
+// record returns all that the agent got.
 func (n *node) record() []reading {
 	n.mu.Lock()
 	defer n.mu.Unlock()

@@ -37,7 +37,7 @@ func TestARelayWithoutAStoreListsWhenItIsRestarted(t *testing.T) {
 func readsAll(asked string) bool { return asked == "stream" || asked == "list" }
 
 // restartRelay kills a relay, and stops and starts it, while objects change. It checks all that the
-// agents are told, and returns the requests of the relay.
+// agents get, and returns the requests of the relay.
 func restartRelay(t *testing.T, agents int, dir string) []string {
 	const objects = 50
 	w := newWorld(t)

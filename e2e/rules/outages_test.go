@@ -195,7 +195,7 @@ var outages = []struct {
 		series: map[string]string{`informer_watcher_oldest_waiting_seconds`: "20x59 20+9x180"},
 	},
 	{
-		name:   "a watcher is told of very many objects",
+		name:   "a watcher gets very many objects",
 		almost: "InformerWatcherBlocked",
 		series: map[string]string{
 			`informer_watcher_synced`:                 "_x60 0x180",

@@ -5,7 +5,7 @@
 // and one API server selects them, or another one that does not, or both answer in turn.
 //
 // Each replica is a process of its own, the test binary started again. The API server is a real one.
-// A recorder in the test's process is told of the begin and the end of each call of reconcile, also
+// A recorder in the test's process gets a message at the begin and the end of each call of reconcile, also
 // by replicas that are cut off from the API server. It is the outside system that checks fencing
 // tokens.
 //

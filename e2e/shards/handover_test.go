@@ -80,7 +80,7 @@ func (w *world) stubbornCalls() (calls []*call) {
 
 // drains waits until a replica has waited for calls for longer than a session lasts. It checks that the
 // replica still has the buckets of these calls then, and shows it. A replica that leaves does not call
-// that draining, because its controller ends its calls before the set is told.
+// that draining, because its controller ends its calls before the set is notified.
 func (w *world) drains(r *remote, calls []*call, leaving bool) {
 	w.Helper()
 	over := time.After(lease)

@@ -98,7 +98,7 @@ func (w *world) finish(rough bool) {
 	w.stop()
 	w.writing.Wait()
 	stopped := time.Now()
-	deaths, unknown := 0, 0 // of an unknown delete, no living replica may have been told
+	deaths, unknown := 0, 0 // of an unknown delete, no living replica may know
 	var missed []string
 	w.awaitAlive("not all was reconciled", func() bool {
 		missed, deaths, unknown = nil, 0, 0
@@ -158,7 +158,7 @@ func (w *world) changes() (changes [buckets][kinds][]uint64) {
 	return changes
 }
 
-// mayMiss reports whether no living replica may have been told of a delete: all that were have been
+// mayMiss reports whether no living replica may know of a delete: all that did have been
 // killed. Replicas that divide their memory know only of their own objects, and one that had this
 // one may have left, or lost its session, or the first one may not have listed yet.
 func (w *world) mayMiss(kind int, d death) bool {

@@ -11,7 +11,7 @@ import (
 	"github.com/customcacheinformer/informer/e2e/internal/stage"
 )
 
-// recorder is told of all calls.
+// recorder records all calls.
 type recorder struct {
 	*httptest.Server
 	mu       sync.Mutex
@@ -156,7 +156,7 @@ func (r *recorder) crashed(replica string) {
 	r.heardLocked(replica).crashed = time.Now()
 }
 
-// allCrashed reports whether every replica that was told of a delete was killed soon after it.
+// allCrashed reports whether every replica that knew of a delete was killed soon after it.
 func (r *recorder) allCrashed(kind int, d death) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -147,7 +147,7 @@ func (r *replica) obey() {
 	os.Exit(3)
 }
 
-// observe tells the recorder when this process was not run for a while, and its Health.
+// observe reports to the recorder when this process was not run for a while, and its Health.
 func (r *replica) observe() {
 	for n, last := 0, time.Now(); ; n++ {
 		<-time.After(50 * time.Millisecond)

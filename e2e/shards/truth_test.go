@@ -39,8 +39,8 @@ func spaceOf(name string) string {
 	return fmt.Sprint("team-", h.Sum32()%spaces)
 }
 
-// follow tells every change of the objects of a client, without an informer. When it must list again,
-// it tells all objects at once.
+// follow delivers every change of the objects of a client, without an informer. When it must list again,
+// it delivers all objects at once.
 func follow(ctx context.Context, client dynamic.ResourceInterface, listed func(*unstructured.UnstructuredList), changed func(obj object, deleted bool)) {
 	const pause = 20 * time.Millisecond
 	for ; ctx.Err() == nil; stage.Pass(ctx, pause) {
@@ -148,7 +148,7 @@ type death struct {
 	tick    int64     // of its last state
 	version uint64    // not before the delete
 	alive   uint64    // a state of this version or a later one that lacks the object shows the delete
-	known   time.Time // when the test was told
+	known   time.Time // when the test was notified
 }
 
 func (tr *truth) listed(list *unstructured.UnstructuredList) {

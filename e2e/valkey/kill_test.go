@@ -81,13 +81,13 @@ func TestAWriterKilledAtAnyMomentMissesNoDelete(t *testing.T) {
 		}
 		return missed, seen, twice
 	}
-	w.Await("a delete is never told", func() bool { n, _, _ := missed(); return n == 0 })
+	w.Await("a delete is never delivered", func() bool { n, _, _ := missed(); return n == 0 })
 	_, seen, twice := missed()
 	t.Logf("%d kills, %d of them before the informer had synced; %d deletes, %d of objects that watchers knew, %d delivered more than once",
 		kills, early, len(gone), seen, twice)
 	for uid := range deleted {
 		if !gone[uid] {
-			t.Errorf("a watcher was told of the delete of %s, which did not happen", uid)
+			t.Errorf("a watcher got the delete of %s, which did not happen", uid)
 		}
 	}
 	if seen < kills {

@@ -21,8 +21,8 @@ func (w *world) change(n int) {
 	}
 }
 
-// converge waits until all readers have the state of the API server. It fails the test if a reader was
-// told what it should not be told.
+// converge waits until all readers have the state of the API server. It fails the test if a reader
+// got an event that it should not get.
 func (w *world) converge(readers []*actor, after string) {
 	w.Helper()
 	begun, want := time.Now(), hash(w.state())
@@ -30,7 +30,7 @@ func (w *world) converge(readers []*actor, after string) {
 		w.Await(fmt.Sprintf("reader %d does not have the state after %s", i, after), func() bool {
 			s := w.stateOf(r)
 			if len(s.Wrong) > 0 {
-				w.Fatalf("after %s, reader %d was told %q", after, i, s.Wrong)
+				w.Fatalf("after %s, reader %d got %q", after, i, s.Wrong)
 			}
 			return !slices.ContainsFunc(s.Hashes, func(h uint64) bool { return h != want })
 		})
@@ -120,11 +120,11 @@ func TestReadersHaveEveryChangeWithoutTheAPIServer(t *testing.T) {
 		s := w.stateOf(r)
 		deletes, events = deletes+s.Deletes, events+s.Events
 	}
-	t.Logf("%d informers were told %d events, %d of them deletes", processes*informers, events, deletes)
+	t.Logf("%d informers delivered %d events, %d of them deletes", processes*informers, events, deletes)
 }
 
 // latency logs the time from the moment when the writer begins to store a change to the moment when a
-// watcher of a reader is told of it.
+// watcher of a reader gets it.
 func (w *world) latency(writer *actor, readers []*actor) {
 	w.Helper()
 	stored, late := map[string]time.Time{}, []time.Duration{}
@@ -143,7 +143,7 @@ func (w *world) latency(writer *actor, readers []*actor) {
 		}
 	}
 	if len(late) == 0 {
-		w.Error("no reader was told of a change")
+		w.Error("no reader got a change")
 		return
 	}
 	slices.Sort(late)

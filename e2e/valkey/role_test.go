@@ -43,9 +43,9 @@ type role struct {
 // message is a line that a process prints.
 type message struct {
 	Synced  bool
-	Deleted string // the name of an object of whose delete the watcher was told
+	Deleted string // the name of an object whose delete the watcher got
 	Gone    string // its UID
-	Exists  string // the UID of an object of which the watcher was told
+	Exists  string // the UID of an object that the watcher got
 	Stored  []moment
 	Ended   string // the error of Run
 	Fenced  bool   // the error is ErrFenced
@@ -55,14 +55,14 @@ type message struct {
 // readerState is what all informers of a reader have.
 type readerState struct {
 	Hashes  []uint64 // of names and versions
-	Events  int      // told to all watchers
-	Wrong   []string // what no watcher should be told
+	Events  int      // delivered to all watchers
+	Wrong   []string // events that no watcher should get
 	Deletes int
 	Lists   int      // of all informers, without those that failed
 	Seen    []moment // the events of changes, if asked for
 }
 
-// moment is when a version of an object was written to the store, or when a watcher was told of it.
+// moment is when a version of an object was written to the store, or when a watcher got it.
 type moment struct {
 	Version string
 	At      time.Time

@@ -23,7 +23,7 @@ func TestAWriterThatWasPausedPastATakeoverStoresNothing(t *testing.T) {
 	w.object("a")
 	w.object("e")
 	second := w.start(role{Name: "second", Token: 2})
-	w.Await("the second writer is not told of the delete", func() bool {
+	w.Await("the second writer has not got the delete", func() bool {
 		return slices.Equal(second.all(func(m message) string { return m.Deleted }), []string{"b"})
 	})
 	w.Await("the reader does not have what the second writer wrote", func() bool { return w.stateOf(reader).Hashes[0] == hash(w.state()) })
@@ -36,11 +36,11 @@ func TestAWriterThatWasPausedPastATakeoverStoresNothing(t *testing.T) {
 		t.Errorf("the first writer exited with %q", first.all(func(m message) string { return m.Ended }))
 	}
 	if deleted := first.all(func(m message) string { return m.Deleted }); len(deleted) > 0 {
-		t.Errorf("the watcher of the first writer is told of the deletes %q", deleted)
+		t.Errorf("the watcher of the first writer got the deletes %q", deleted)
 	}
 	w.Await("the reader does not have the last state", func() bool { return w.stateOf(reader).Hashes[0] == hash(w.state()) })
 	if s := w.stateOf(reader); len(s.Wrong) > 0 || s.Lists != 1 || s.Deletes != 1 {
-		t.Errorf("the reader has listed %d times, and was told %d deletes and %q", s.Lists, s.Deletes, s.Wrong)
+		t.Errorf("the reader has listed %d times, and got %d deletes and %q", s.Lists, s.Deletes, s.Wrong)
 	}
 	w.wantStored()
 	w.wantATakeover("second")

@@ -294,7 +294,7 @@ func TestNewCredentialsDoNotLeadBack(t *testing.T) {
 		opts.Transform = func(obj configMap) (configMap, error) {
 			if obj.Name == "v" && obj.Data["value"] == "3" && !again {
 				again = true
-				time.Sleep(time.Second) // the objects before it are told
+				time.Sleep(time.Second) // the objects before it are delivered
 				noError(t, w.Replace("east", informer.ClusterSource{Source: &credentials{source: east}, UID: "1"}))
 			}
 			return obj, nil

@@ -241,7 +241,7 @@ func TestACrashWhileAClusterLeaves(t *testing.T) {
 	}
 }
 
-// mind is a watcher that outlives the processes. It has what it was told, by cluster and key.
+// mind is a watcher that outlives the processes. It has the objects of its events, by cluster and key.
 type mind struct {
 	mu    sync.Mutex
 	knows map[string]string

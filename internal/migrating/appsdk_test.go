@@ -125,7 +125,7 @@ func TestAWatcherOfAppSDKIsToldTheSameAndChangesNothing(t *testing.T) {
 	}
 	told = append(told, <-watcher.told)
 	if diff := cmp.Diff([]string{"add web", "update web", "delete web"}, told); diff != "" {
-		t.Errorf("told (-want +got):\n%s", diff)
+		t.Errorf("events (-want +got):\n%s", diff)
 	}
 	stop()
 }

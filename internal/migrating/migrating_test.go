@@ -146,7 +146,7 @@ func TestBothConstructorsTellHandlersTheSame(t *testing.T) {
 			time.Sleep(11 * time.Minute) // one resync
 			stop()
 			if diff := cmp.Diff([]string{"add web, initial: true", "update web"}, told); diff != "" {
-				t.Errorf("%s: the handler was told (-want +got):\n%s", name, diff)
+				t.Errorf("%s: events of the handler (-want +got):\n%s", name, diff)
 			}
 		})
 	}
@@ -249,7 +249,7 @@ func TestBeforeAndAfterFillTheSameStore(t *testing.T) {
 				t.Errorf("%s: the store has (-want +got):\n%s", name, diff)
 			}
 			if diff := cmp.Diff([]string{"add web, initial: true", "update web", "add db, initial: false", "delete web"}, told); diff != "" {
-				t.Errorf("%s: told (-want +got):\n%s", name, diff)
+				t.Errorf("%s: events (-want +got):\n%s", name, diff)
 			}
 		})
 	}
@@ -291,7 +291,7 @@ func TestAnInformerOfClientGosFillsItsOwnStore(t *testing.T) {
 		stop()
 		synctest.Wait()
 		if len(told) != 1 || len(store.List()) != 1 {
-			t.Errorf("told %v, stored %v", told, store.ListKeys())
+			t.Errorf("delivered %v, stored %v", told, store.ListKeys())
 		}
 	})
 }

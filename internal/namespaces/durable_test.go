@@ -72,7 +72,7 @@ func TestARestartOverSeveralNamespacesListsNothing(t *testing.T) {
 	})
 }
 
-// An informer over other namespaces takes over the store: it lists only the new ones, and tells
+// An informer over other namespaces takes over the store: it lists only the new ones, and reports
 // the objects of the others as deleted.
 func TestOtherNamespacesOverAStore(t *testing.T) {
 	for _, tc := range []struct {

@@ -216,7 +216,7 @@ func TestAnExpiredVersionRelistsOneNamespace(t *testing.T) {
 		}
 		for _, e := range inf.Events() {
 			if e.Origin == informer.OriginRelist && e.Key().Namespace != "a" {
-				t.Errorf("told %v", e)
+				t.Errorf("unexpected event %v", e)
 			}
 		}
 	})

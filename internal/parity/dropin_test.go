@@ -52,7 +52,7 @@ func TestASharedIndexInformerTakesOptionsPerType(t *testing.T) {
 		wantError(t, false, "SetTransform", inf.SetTransform(func(obj any) (any, error) { return annotate("second")(obj.(informer.AnyObject)) }))
 		runShared(t, inf)
 		if want := []string{"*v1.ConfigMap", "ConfigMap"}; !slices.Equal(told, want) {
-			t.Errorf("Options and the observer were told %q, want %q", told, want)
+			t.Errorf("Options and the observer got %q, want %q", told, want)
 		}
 		if _, exists, err := store.GetByKey("default/a"); err != nil || !exists {
 			t.Errorf("the store has a: %t, %v", exists, err)

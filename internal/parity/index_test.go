@@ -138,7 +138,7 @@ func TestSharedStore(t *testing.T) {
 			change(t, src, "a=2")
 			h.expect(t, "update a@1->a@3")
 		},
-		"that was filled is told before it is corrected": func(t *testing.T, s shared) {
+		"that was filled is delivered before it is corrected": func(t *testing.T, s shared) {
 			src, release := held()
 			inf := s.new(src, 0)
 			seed(t, inf)

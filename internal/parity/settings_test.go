@@ -18,7 +18,7 @@ import (
 
 func TestSharedTransform(t *testing.T) {
 	sharedCases{
-		"is of all that is stored and told": eachWay(func(t *testing.T, s shared, src *source) {
+		"is of all that is stored and delivered": eachWay(func(t *testing.T, s shared, src *source) {
 			inf := s.new(src, 0)
 			wantError(t, false, "SetTransform", inf.SetTransform(mark("x")))
 			early := listenToMarks(t, inf)
@@ -128,7 +128,7 @@ func listenToMarks(t *testing.T, inf cache.SharedInformer) *heard {
 
 func TestSharedWatchErrorHandler(t *testing.T) {
 	sharedCases{
-		"is told each error of a list": func(t *testing.T, s shared) {
+		"gets each error of a list": func(t *testing.T, s shared) {
 			for _, n := range []int{1, 3} {
 				src := two()
 				refuseLists(src, n)
@@ -144,7 +144,7 @@ func TestSharedWatchErrorHandler(t *testing.T) {
 				}
 			}
 		},
-		"is told what a watch returned": func(t *testing.T, s shared) {
+		"gets the error of a watch": func(t *testing.T, s shared) {
 			for _, err := range []error{errForbidden, apierrors.NewInternalError(errors.New("out of order"))} {
 				src := two()
 				inf, errs := watchErrors(t, s, src)
@@ -158,7 +158,7 @@ func TestSharedWatchErrorHandler(t *testing.T) {
 				}
 			}
 		},
-		"is not told what is as usual": func(t *testing.T, s shared) {
+		"does not get usual events": func(t *testing.T, s shared) {
 			src := two()
 			inf, errs := watchErrors(t, s, src)
 			runShared(t, inf)

@@ -53,7 +53,7 @@ func TestSharedTypes(t *testing.T) {
 			})
 			h.expect(t, "add n@1 initial", "tombstone n@1")
 		},
-		"that are not expected are not told, those after them": func(t *testing.T, s shared) {
+		"that are not expected are not delivered, those after them are": func(t *testing.T, s shared) {
 			src, inf, h := settled(t, s, two())
 			inject(src, secret)
 			src.Inject(watch.Event{Type: watch.Deleted, Object: &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "a"}}})

@@ -1,4 +1,4 @@
-// Package queues tells a provider of workqueue metrics which workqueues belong to controllers, and
+// Package queues informs a provider of workqueue metrics which workqueues belong to controllers, and
 // which of these have ended. A workqueue itself reports neither.
 package queues
 

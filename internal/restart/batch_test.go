@@ -171,7 +171,7 @@ func TestARefusedChangeOfALargeBatchIsFoundInFewWrites(t *testing.T) {
 			release()
 			sleepBubble(time.Minute)
 			if got := told(r); !slices.Equal(got[2:], want) {
-				t.Errorf("bad is number %d: the watcher was told %d events, want the other %d in their order:\n%s", bad, len(got)-2, len(want), cmp.Diff(want, got[2:]))
+				t.Errorf("bad is number %d: the watcher got %d events, want the other %d in their order:\n%s", bad, len(got)-2, len(want), cmp.Diff(want, got[2:]))
 			}
 			if errs := errs.Take(); len(errs) != 1 || inf.Health().Refused != 1 {
 				t.Errorf("bad is number %d: reported: %v; Health counts %d refused changes", bad, errs, inf.Health().Refused)

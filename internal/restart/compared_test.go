@@ -50,8 +50,8 @@ func TestAListAfterAFailedOneDeliversPossibleChanges(t *testing.T) {
 			src.failAt(-1)
 			sleepBubble(time.Minute)
 			again := slices.DeleteFunc(told(r)[known:], func(e string) bool { return !strings.Contains(e, "updated") })
-			equal(t, "told again", again, tc.again)
-			equal(t, "objects told before the failure", known, 2)
+			equal(t, "delivered again", again, tc.again)
+			equal(t, "objects delivered before the failure", known, 2)
 		})
 	}
 }
@@ -68,7 +68,7 @@ func TestWithShareListsAreTakenInEarly(t *testing.T) {
 			r := joined(t, inf)
 			start(t, inf)
 			synctest.Wait()
-			equal(t, fmt.Sprintf("objects told of a list that fails, with Intake %d", intake), len(told(r)), want)
+			equal(t, fmt.Sprintf("objects delivered from a list that fails, with Intake %d", intake), len(told(r)), want)
 		})
 	}
 }

@@ -88,7 +88,7 @@ func TestAStartIsNotWorseWithAVersion(t *testing.T) {
 					sleepBubble(2 * time.Minute)
 					checkView(t, r, w.Source)
 					if got := told(r); !slices.ContainsFunc(got, func(e string) bool { return strings.HasSuffix(e, "deleted b") }) {
-						t.Errorf("the watcher was told %q", got)
+						t.Errorf("the watcher got %q", got)
 					}
 				})
 			})

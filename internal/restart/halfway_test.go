@@ -137,14 +137,14 @@ func TestAFirstListThatFailsAnywhereDeliversNothingWrong(t *testing.T) {
 		before := told(r)
 		equal(t, "events before the failure", len(before), min(at*perPoint(opts), 7))
 		for _, e := range before {
-			equal(t, "told before the failure", kindOf(e), "initial added")
+			equal(t, "delivered before the failure", kindOf(e), "initial added")
 		}
 
 		_, _ = src.Delete(keyOf("o000"))
 		_, _ = src.Delete(keyOf("o006"))
 		_, _ = src.Update(object("o001", "2"))
 		_, _ = src.Create(object("o007", "1"))
-		src.Compact() // so that only a list can tell
+		src.Compact() // so that only a list can show the changes
 		src.failAt(-1)
 		<-reg.Synced()
 		sleepBubble(time.Minute)
@@ -180,7 +180,7 @@ func TestARelistThatFailsAnywhereDeletesNothing(t *testing.T) {
 		sleepBubble(time.Minute)
 		for _, e := range told(r)[known:] {
 			if strings.Contains(e, "deleted") && e != "relist deleted o000" {
-				t.Errorf("told before the list is complete: %s", e)
+				t.Errorf("delivered before the list is complete: %s", e)
 			}
 		}
 		if at > 0 {
@@ -192,7 +192,7 @@ func TestARelistThatFailsAnywhereDeletesNothing(t *testing.T) {
 		checkView(t, r, src.source)
 		checkBookmark(t, store, src.ResourceVersion())
 		checkToldOnce(t, r)
-		equal(t, "told of the relist", sorted(told(r)[known:]),
+		equal(t, "delivered from the relist", sorted(told(r)[known:]),
 			"[relist added o000 relist added o007 relist deleted o000 relist deleted o003 relist updated o005]")
 	})
 }
@@ -208,7 +208,7 @@ func checkBookmark(t *testing.T, store *informertest.Durable, want string) {
 	}
 }
 
-// checkToldOnce checks that each state and each end of an object was told once.
+// checkToldOnce checks that each state and each end of an object was delivered once.
 func checkToldOnce(t *testing.T, r *recorder) {
 	t.Helper()
 	seen := map[string]bool{}
@@ -219,7 +219,7 @@ func checkToldOnce(t *testing.T, r *recorder) {
 			state = fmt.Sprint(e.Type, " ", obj.Name, " ", obj.UID)
 		}
 		if seen[state] {
-			t.Errorf("told twice: %s", state)
+			t.Errorf("delivered twice: %s", state)
 		}
 		seen[state] = true
 	}

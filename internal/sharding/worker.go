@@ -70,7 +70,7 @@ type Worker interface {
 	Handle(keys []string)
 	// Forget records that another replica, which has the buckets, has handled these deletes. It
 	// returns the keys of deletes in the buckets that the other replica has not handled and may not
-	// know of, because it began too late. The set then tells that replica.
+	// know of, because it began too late. The set then notifies that replica.
 	Forget(buckets Buckets, handled map[string]Range) (unknown []string)
 	// ForgetKeys records that another replica will handle all deletes of these keys.
 	ForgetKeys(keys []string)

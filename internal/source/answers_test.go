@@ -53,7 +53,7 @@ func toLists(answer testkit.Answer) func(*http.Request) testkit.Answer { return 
 
 type anyOptions = informer.Options[informer.AnyObject]
 
-// observed is an informer over a Wire, with what it has reported and which deletes it has told.
+// observed is an informer over a Wire, with what it has reported and which deletes it has delivered.
 type observed struct {
 	*informer.CustomCacheInformer[informer.AnyObject]
 

@@ -52,7 +52,7 @@ func refusesStream(err error) bool {
 		!apierrors.HasStatusCause(err, metav1.CauseTypeResourceVersionTooLarge)
 }
 
-// wayOut is added to an error of decoding, to tell the reader what to do.
+// wayOut is added to an error of decoding, to name the remedy.
 const wayOut = ` (if one object cannot be decoded, informer.Transport leaves out only that one: see "cannot be decoded" in docs/operations.md)`
 
 // explain returns err, the error of a list. If the answer could not be decoded, it adds wayOut.

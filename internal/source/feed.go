@@ -55,7 +55,7 @@ func (f *feed) reach(obj any) string {
 	return version
 }
 
-// Bookmark tells the sink that there are no further changes up to version.
+// Bookmark reports to the sink that there are no further changes up to version.
 func (f *feed) Bookmark(version string) error {
 	f.ordered, f.reading.reached = true, version
 	f.sink.Bookmark(version)

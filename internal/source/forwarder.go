@@ -191,7 +191,7 @@ func (f *forwarder) receive(ctx context.Context) (watch.Event, bool) {
 	}
 }
 
-// ended returns the event that tells the reflector about the end of the watch, or false if the
+// ended returns the event that reports the end of the watch to the reflector, or false if the
 // reflector needs none.
 func (f *forwarder) ended(ctx context.Context) (watch.Event, bool) {
 	f.reading.watchEnded(ctx, f.info.Events == 0 && time.Since(f.opened) < shortWatch)
@@ -360,7 +360,7 @@ func (f *forwarder) accepted() {
 	}
 }
 
-// beginParts tells the sink that a stream of the first state begins. The version of a stream is
+// beginParts reports to the sink that a stream of the first state begins. The version of a stream is
 // known only at its end. If that version shows that the server went back in time, a list follows.
 func (f *forwarder) beginParts() {
 	f.reading.calls.rename("watch", ownWork)

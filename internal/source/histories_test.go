@@ -130,7 +130,7 @@ func (h *history) change() {
 
 // check fails the test if the event is the delete of an object that exists.
 func (h *history) check(_ context.Context, e informer.Event[informer.AnyObject]) error {
-	h.note("told %s %s", e.Type, e.Key())
+	h.note("delivered %s %s", e.Type, e.Key())
 	if obj, err := h.wire.Source.Get(e.Key()); e.Type == informer.EventDeleted && err == nil && obj.UID == e.Old.GetUID() {
 		h.t.Errorf("%s was deleted, and exists", e.Key())
 	}

@@ -46,7 +46,7 @@ func (p *parts) last() string {
 	return p.shown
 }
 
-// begin tells the sink that a list begins. version is "" if it is not known yet. See Sink.Begin for
+// begin reports to the sink that a list begins. version is "" if it is not known yet. See Sink.Begin for
 // doubtful.
 func (p *parts) begin(sink Sink, version string, doubtful bool) {
 	p.mu.Lock()

@@ -39,7 +39,7 @@ const (
 	whyApply      = "The objects are the state of the source at the bookmark, whenever the process ends."
 	whyKeys       = "The informer decides what a key is. Objects of several clusters may have the same namespace, name and UID."
 	whyTombstones = "A watcher that did not get the delete before the process ended gets it from the next process, by the tombstone."
-	whyCrash      = "The informer watches from the bookmark on: changes up to that version that the store lacks are missed, and newer ones that it has are told twice. A bookmark that is ahead of the objects loses changes forever."
+	whyCrash      = "The informer watches from the bookmark on: changes up to that version that the store lacks are missed, and newer ones that it has are delivered twice. A bookmark that is ahead of the objects loses changes forever."
 )
 
 func beginsEmpty(c *checker) { c.wantModel(newModel()) }

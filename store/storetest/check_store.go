@@ -25,7 +25,7 @@ var storeChecks = []check{
 	{"lists everything", "If List leaves out an object at the start, no watcher gets it, nor its delete. If ListKeys leaves out a key, client-go's own code takes the object for deleted.", listsAll},
 	{"lists what does not change any more", "The list is read while the store is written.", listsSnapshots},
 	{"replaces everything", "cache.Store says so; programs fill a store that way before the informer runs.", replacesAll},
-	{"keeps its objects when it is told of a bookmark", "An informer passes bookmarks to every store, several times a minute.", bearsBookmarks},
+	{"keeps its objects when it gets a bookmark", "An informer passes bookmarks to every store, several times a minute.", bearsBookmarks},
 	{"may be read while it is written", "Watchers, readers and the writer are goroutines of their own. Watchers get an object that is missing from a list for a moment as if it were new.", bearsReaders},
 	{"is right after any history", "All of the above, in any order.", plainHistories},
 }

@@ -30,7 +30,7 @@ func (a Address) Config() *rest.Config {
 	}
 }
 
-// Serve tells the parent how to reach a server of this process, and returns when the parent ends the input.
+// Serve sends the parent the address of a server of this process, and returns when the parent ends the input.
 func Serve(config *rest.Config) error {
 	if err := lab.Tell(AddressOf(config)); err != nil {
 		return err

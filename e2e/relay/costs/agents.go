@@ -16,7 +16,7 @@ import (
 	"github.com/customcacheinformer/informer/internal/lab"
 )
 
-// lists is how many lists the agents make to tell what one costs.
+// lists is how many lists the agents make to measure the cost of one.
 const lists = 20
 
 // got is what the watchers of a process have.

@@ -62,7 +62,7 @@ func (c *countedConn) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// startServer starts a child that first tells at which address it serves.
+// startServer starts a child that first reports its address.
 func startServer(ctx context.Context, role string, argument any) (c *lab.Child, at address, err error) {
 	if c, err = lab.StartChild(ctx, role, argument); err == nil {
 		err = c.Hear(&at)

@@ -49,7 +49,7 @@ func TestClientGosClientsReadFromTheServer(t *testing.T) {
 	}
 }
 
-// seen collects what an informer tells.
+// seen collects the events of an informer.
 type seen chan string
 
 func (s seen) OnAdd(obj any, _ bool) { s <- "add " + obj.(metav1.Object).GetName() }
@@ -64,7 +64,7 @@ func (s seen) expect(t testing.TB, want string) {
 			t.Fatalf("got %s, want %s", got, want)
 		}
 	case <-time.After(patience):
-		t.Fatalf("not told: %s", want)
+		t.Fatalf("not delivered: %s", want)
 	}
 }
 

@@ -78,7 +78,7 @@ func TestAnInformerThatMayNotReadTheNewestStateIsStuckWhenTheStorageGoesBack(t *
 		select {
 		case got = <-events:
 		case <-time.After(patience):
-			t.Fatal("the informer does not tell what was added after the 410")
+			t.Fatal("the informer does not deliver the object that was added after the 410")
 		}
 	}
 	if n := refused.Load() - before; n != 0 {
@@ -95,7 +95,7 @@ func TestAnInformerThatMayNotReadTheNewestStateIsStuckWhenTheStorageGoesBack(t *
 	}
 	for len(events) > 0 {
 		if got := <-events; got == "delete b" {
-			t.Error("the informer tells that b is lost, although its reads are refused")
+			t.Error("the informer delivers a delete of b, although its reads are refused")
 		}
 	}
 	fresh, _ := follow()

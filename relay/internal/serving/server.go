@@ -65,7 +65,7 @@ func NewGenericConfig() *genericapiserver.Config {
 	config.ShutdownSendRetryAfter = true
 	config.EnableProfiling = false
 	config.StorageObjectCountTracker = nil
-	// The other default check tells whether the log is flushed, with a goroutine that never ends.
+	// The other default check reports whether the log is flushed, with a goroutine that never ends.
 	config.HealthzChecks = []healthz.HealthChecker{healthz.PingHealthz}
 	config.LivezChecks = []healthz.HealthChecker{healthz.PingHealthz}
 	config.ReadyzChecks = []healthz.HealthChecker{healthz.PingHealthz}

@@ -200,7 +200,7 @@ func TestAWatchOfShardsTellsEachChangeToOneOfThem(t *testing.T) {
 			told["two "+nameOf(t, event)]++
 		}
 	}
-	f.pods.set(t, pod("p0", "n2")) // would be preceded by an event that both were told
+	f.pods.set(t, pod("p0", "n2")) // would be preceded by an event that both got
 	select {
 	case event := <-one.ResultChan():
 		told["one "+nameOf(t, event)]++
@@ -208,7 +208,7 @@ func TestAWatchOfShardsTellsEachChangeToOneOfThem(t *testing.T) {
 		told["two "+nameOf(t, event)]++
 	}
 	if len(told) != 20 || told["one p0"]+told["two p0"] != 2 {
-		t.Errorf("20 Pods were told as %v", told)
+		t.Errorf("20 Pods came as %v", told)
 	}
 }
 
