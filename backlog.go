@@ -24,7 +24,7 @@ type backlog[T Object] struct {
 	limit     int // negative: never merge
 	events    int
 	firstAdds int            // how many of the events are adds of the first list, and not merged
-	nonEvents int            // records in ring and last that are no events
+	nonEvents int            // records in ring and last that are not events
 	byObject  *mergeQueue[T] // the merged events, all older than ring and last; nil if there are none
 	ring      *buffer.Ring[segment[T]]
 	last      segment[T] // goes into the ring when it cannot be extended

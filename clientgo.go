@@ -283,7 +283,7 @@ func (s *sharedIndexInformer[T]) logger(of klog.Logger) klog.Logger {
 func (s *sharedIndexInformer[T]) RemoveEventHandler(handle cache.ResourceEventHandlerRegistration) error {
 	r, ok := handle.(interface{ removeFrom(informer any) })
 	if !ok {
-		return s.failed("RemoveEventHandler", fmt.Errorf("%T is no registration of this library's", handle))
+		return s.failed("RemoveEventHandler", fmt.Errorf("%T is not a registration of this library's", handle))
 	}
 	r.removeFrom(s)
 	return nil

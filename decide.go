@@ -129,7 +129,7 @@ func itemKey[T Object](obj any) (string, error) {
 	default:
 		return it.key, nil
 	}
-	return "", fmt.Errorf("%T is no item of the queue", obj)
+	return "", fmt.Errorf("%T is not an item of the queue", obj)
 }
 
 // change is an item with the state before it and the decision about it.

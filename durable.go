@@ -21,7 +21,7 @@ import (
 )
 
 // durablePace limits a batch to 1,000 records, the number of items that RealFIFO returns at once. There
-// is no limit in time: a durable store commits slowly, and the items that arrive during a commit form
+// is not a limit in time: a durable store commits slowly, and the items that arrive during a commit form
 // the next batch.
 var durablePace = pace{records: 1000, time: math.MaxInt64}
 

@@ -94,7 +94,7 @@ func TestHealthShowsWhenTheSourceWasHeardOfLast(t *testing.T) {
 		sleepBubble(time.Minute)
 		unreachable(src)
 		sleepBubble(hour)
-		check("an hour after the connection broke, which is no contact", hour+time.Minute, hour+time.Minute)
+		check("an hour after the connection broke, which is not a contact", hour+time.Minute, hour+time.Minute)
 		src.Heal()
 		opened(t, src)
 		check("with a new watch, that is quiet", ago(inf.Health().LastList), 0)

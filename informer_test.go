@@ -269,7 +269,7 @@ func TestWaitForVersionMeansThatTheStoreHasIt(t *testing.T) {
 			t.Error(err)
 		}
 		if err := inf.WaitForVersion(t.Context(), "", "x1"); err == nil {
-			t.Error("waiting for a version that is no number did not fail")
+			t.Error("waiting for a version that is not a number did not fail")
 		}
 	})
 }

@@ -101,7 +101,7 @@ func loggedLines(t *testing.T) map[string]map[logLine]bool {
 				logs = logs || strings.Contains(imported.Path.Value, "k8s.io/klog") || strings.Contains(imported.Path.Value, "logr")
 			}
 		}
-		if !logs { // Info and Error are methods of something that is no logger
+		if !logs { // Info and Error are methods of something that is not a logger
 			continue
 		}
 		for _, file := range parsed {
@@ -137,7 +137,7 @@ func loggedLine(call *ast.CallExpr) (line logLine, err error) {
 	} else {
 		return line, nil
 	}
-	line.text, err = strconv.Unquote(types.ExprString(call.Args[text])) // an error if it is no constant
+	line.text, err = strconv.Unquote(types.ExprString(call.Args[text])) // an error if it is not a constant
 	return line, err
 }
 

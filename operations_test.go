@@ -78,7 +78,7 @@ func pageStates(t *testing.T) (states []string) {
 }
 
 // returned returns the constants that a function returns as its first result. It panics if
-// that is no constant.
+// that is not a constant.
 func returned(f *ast.FuncDecl) (constants []string) {
 	ast.Inspect(f, func(n ast.Node) bool {
 		if ret, ok := n.(*ast.ReturnStmt); ok {

@@ -66,7 +66,7 @@ func TestNewNamesInvalidOptions(t *testing.T) {
 		}
 	}
 	if _, err := informer.NewFrom(src, informer.Options[strange]{}); err == nil || !strings.Contains(err.Error(), "(T)") {
-		t.Errorf("for a T that is no pointer: %v", err)
+		t.Errorf("for a T that is not a pointer: %v", err)
 	}
 	if _, err := informer.NewFrom(src, informer.Options[informer.AnyObject]{Durable: typedStore{informertest.NewDurable()}}); err != nil {
 		t.Errorf("for AnyObject: %v", err)

@@ -303,10 +303,10 @@ func checkNamespaces(names []string) error {
 			return fmt.Errorf("the namespace %q is given twice", name)
 		}
 		if name == "" {
-			return errors.New(`"" is no name of a namespace: to read all namespaces, use New`)
+			return errors.New(`"" is not a name of a namespace: to read all namespaces, use New`)
 		}
 		if problems := validation.IsDNS1123Label(name); len(problems) > 0 {
-			return fmt.Errorf("%q is no name of a namespace: %s", name, strings.Join(problems, ", "))
+			return fmt.Errorf("%q is not a name of a namespace: %s", name, strings.Join(problems, ", "))
 		}
 		seen[name] = true
 	}

@@ -337,7 +337,7 @@ func TestNewChecksItsArguments(t *testing.T) {
 		"a wrong selector":    errorOf(clusters.New(clusters.Secrets{Client: client, Namespace: "x", Selector: "="}, none, f)),
 	} {
 		if err == nil {
-			t.Errorf("%s is no error", name)
+			t.Errorf("%s is not an error", name)
 		}
 	}
 }

@@ -64,7 +64,7 @@ func TestEveryOptionOfTheReflectorReachesTheServer(t *testing.T) {
 			c := &asked{}
 			lw := cache.ToListerWatcherWithContext(controllerruntime.ListWatch(c, &corev1.PodList{}, opts...))
 			if watchlist.DoesClientNotSupportWatchListSemantics(lw) {
-				t.Error("a client that is no fake is not asked to stream")
+				t.Error("a client that is not a fake is not asked to stream")
 			}
 			for range 2 { // the second requests must be like the first
 				_, err := lw.ListWithContext(t.Context(), list)

@@ -14,7 +14,7 @@ func visible(text string) string {
 	var b strings.Builder
 	for i, r := range text {
 		switch _, size := utf8.DecodeRuneInString(text[i:]); {
-		case r == utf8.RuneError && size == 1: // a byte that is no UTF-8
+		case r == utf8.RuneError && size == 1: // a byte that is not UTF-8
 			fmt.Fprintf(&b, "‹0x%02X›", text[i])
 		case !unicode.IsPrint(r), unicode.In(r, unicode.Other_Default_Ignorable_Code_Point, unicode.Variation_Selector),
 			r == '\u2800' || r == '‹': // a Braille pattern without dots, and the begin of an escape

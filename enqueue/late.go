@@ -22,7 +22,7 @@ func lateInformer(h informer.Health) lateness {
 		l.reason = fmt.Errorf("informer %s: %w", h.Name, informer.ErrStopped)
 	case !h.Started:
 		l.neverRun()
-	case h.SourceFailures == 0 && h.SourceWaiting == 0: // a first state that comes slowly is no failure
+	case h.SourceFailures == 0 && h.SourceWaiting == 0: // a first state that comes slowly is not a failure
 		l.reason = h.StoreError
 	default:
 		l.reason = cmp.Or(h.StoreError, h.SourceError)

@@ -37,11 +37,11 @@ func TestAStopDuringARetry(t *testing.T) {
 			t.Errorf("Run returned %v after %v", err, time.Since(r.born))
 		}
 		r.expect()
-		r.expectErrors() // a cancelled call is no failure
+		r.expectErrors() // a cancelled call is not a failure
 	})
 }
 
-// twoSeconds is a call that heeds its ctx, except that the key fails is no success.
+// twoSeconds is a call that heeds its ctx, except that the key fails is not a success.
 func twoSeconds(ctx context.Context, key string) (time.Duration, error) {
 	if key == "fails" {
 		return 0, errors.New("no")

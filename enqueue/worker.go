@@ -242,7 +242,7 @@ func (c timedContext) Err() error {
 // fail reports a failure, and plans another attempt for key unless the key is given up.
 func (w *worker[K]) fail(ctx context.Context, key K, err error) {
 	if ctx.Err() != nil && (errors.Is(err, ctx.Err()) || errors.Is(err, context.Cause(ctx))) {
-		w.state.cancelled(key) // which is no failure
+		w.state.cancelled(key) // which is not a failure
 		return
 	}
 	permanent, stopping := isPermanent(key, err), w.queue.ShuttingDown()

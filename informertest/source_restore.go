@@ -23,7 +23,7 @@ func (s *Source[T]) Restore(version string) error {
 	defer s.mu.Unlock()
 	past, err := strconv.ParseUint(version, 10, 64)
 	if err != nil || past < s.history.since || past > s.version {
-		return fmt.Errorf("informertest: Restore: %q is no resourceVersion from %d to %d", version, s.history.since, s.version)
+		return fmt.Errorf("informertest: Restore: %q is not a resourceVersion from %d to %d", version, s.history.since, s.version)
 	}
 	s.objects = s.history.rewind(s.objects, past)
 	s.history.cut(past)

@@ -55,7 +55,7 @@ type engagement struct {
 // It does not block. It returns an error if set or source is nil, or if leave is not one of the constants.
 func Follow[T informer.Object](set *informer.Clusters[T], source Source, leave informer.Leave) (*Follower[T], error) {
 	if set == nil || source == nil || leave != informer.LeaveDeleted && leave != informer.LeaveSilently {
-		return nil, errors.New("multicluster: Follow: the informer or the source is nil, or leave is no constant")
+		return nil, errors.New("multicluster: Follow: the informer or the source is nil, or leave is not a constant")
 	}
 	return &Follower[T]{set: set, source: source, leave: leave, engaged: map[string]*engagement{}}, nil
 }

@@ -257,7 +257,7 @@ func TestTheClaimsOfACopiedLeaseAreNotBelieved(t *testing.T) {
 	})
 }
 
-// A replica that is not connected does not notice a restore, so it is no measure for others.
+// A replica that is not connected does not notice a restore, so it is not a measure for others.
 func TestACutOffReplicaIsNotAMeasure(t *testing.T) {
 	inWorld(t, 64, func(t *testing.T, w *world) {
 		version := w.outdated()
@@ -276,7 +276,7 @@ func TestACutOffReplicaIsNotAMeasure(t *testing.T) {
 }
 
 // A replica that released a bucket before a restore has handled deletes up to a version that the server
-// reaches again. That is no reason to forget a later delete which the next holder has not reconciled.
+// reaches again. That is not a reason to forget a later delete which the next holder has not reconciled.
 func TestADeleteAfterARestoreIsNotTakenForAnEarlierOne(t *testing.T) {
 	inWorld(t, 64, func(t *testing.T, w *world) {
 		w.start("a")

@@ -44,7 +44,7 @@ func (i Identity) Validate(objects reflect.Type) error {
 		"Cluster": i.Cluster, "Resource": i.Resource, "Namespace": i.Namespace, "Selector": i.Selector, "Version": i.Version,
 	} {
 		if !utf8.ValidString(value) {
-			return fmt.Errorf("Identity.%s is %q, which is no UTF-8", name, value)
+			return fmt.Errorf("Identity.%s is %q, which is not UTF-8", name, value)
 		}
 	}
 	return nil

@@ -126,7 +126,7 @@ func breakEvents(resp *http.Response, pass int) {
 		}
 		switch rand.IntN(3) {
 		case 0:
-			return []byte("}{ is no JSON\n"), ends[rand.IntN(2)]
+			return []byte("}{ is not JSON\n"), ends[rand.IntN(2)]
 		case 1:
 			return []byte("\x00\xff\x00\n"), ends[rand.IntN(2)]
 		}
@@ -141,7 +141,7 @@ func typeOf(r request) string {
 	return fmt.Sprintf(`"apiVersion":"%s/%s","kind":"%s"`, parts[1], parts[2], strings.ToUpper(kind[:1])+kind[1:])
 }
 
-// malforming adds events and items to the server's answers. These are no objects, or lack
+// malforming adds events and items to the server's answers. These are not objects, or lack
 // fields that every object has.
 func malforming() *plan {
 	return &plan{change: func(resp *http.Response, r request) {

@@ -65,7 +65,7 @@ func TestHostileKeysAndErrorsOfAControllerAreOnlyText(t *testing.T) {
 			continue
 		}
 		if begin := browsers(names[n][:min(len(names[n]), 500)]); !strings.HasPrefix(c.Keys[1].Error, begin) {
-			t.Errorf("%.100q is no error: %.500q", name, c.Keys[1].Error)
+			t.Errorf("%.100q is not an error: %.500q", name, c.Keys[1].Error)
 		}
 	}
 	p.wantFits(1200)

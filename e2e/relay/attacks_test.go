@@ -48,7 +48,7 @@ func TestTricksWithRequestsAreAnsweredAndOnlyReadsAreServed(t *testing.T) {
 		{rawRequest("TRACE", leasesPath), 405},
 		{rawRequest("BREW", leasesPath), 405},
 		{rawRequest("CONNECT", "relay:443"), 404},
-		// An override of the method is no method.
+		// An override of the method is not a method.
 		{rawRequest("GET", one, "X-HTTP-Method-Override: DELETE"), 200},
 
 		{rawRequest("GET", leasesPath+"/../leases"), 404},
@@ -97,7 +97,7 @@ func TestHugeAndUnknownSelectorsAreRefused(t *testing.T) {
 	}{
 		"2 MB of labels":             {"labelSelector=half%20in%20(0" + strings.Repeat(",v", 1<<20) + ")", 431, 0},
 		"1 MB of labels":             {"labelSelector=half%20in%20(0" + strings.Repeat(",v", 1<<19) + ")", 200, 2},
-		"500 kB that are no labels":  {"labelSelector=" + strings.Repeat("(", 500_000), 400, 0},
+		"500 kB that are not labels":  {"labelSelector=" + strings.Repeat("(", 500_000), 400, 0},
 		"a field that is not served": {"fieldSelector=spec.holderIdentity%3Dme", 400, 0},
 		"such a field in a watch":    {"watch=true&fieldSelector=spec.holderIdentity%3Dme", 400, 0},
 		"a negative limit is none":   {"limit=-1", 200, 4},

@@ -294,7 +294,7 @@ func TestUnownedBucketsAreNoticed(t *testing.T) {
 		write("bucket-15", "", 2)
 		time.Sleep(time.Second)
 		o.mu.Lock()
-		o.checked = time.Now() // that was no pause
+		o.checked = time.Now() // that was not a pause
 		o.mu.Unlock()
 		write("bucket-15", "b_2", 3)
 		if len(o.graceful) != 1 || o.graceful[0] != time.Second {

@@ -162,7 +162,7 @@ func TestEachFunctionOfTheOptionsIsACallback(t *testing.T) {
 	}
 	for _, name := range want {
 		if !slices.ContainsFunc(called, func(c string) bool { return strings.HasPrefix(c, name) }) {
-			t.Errorf("%s is no callback of the test's program: make the program give that function, and use it", name)
+			t.Errorf("%s is not a callback of the test's program: make the program give that function, and use it", name)
 		}
 	}
 }

@@ -69,7 +69,7 @@ func TestTheFiguresOfTheReadmeAreThoseOfTheResults(t *testing.T) {
 	}
 }
 
-// linesOfTheOperator counts every Go file of the example that is no test.
+// linesOfTheOperator counts every Go file of the example that is not a test.
 func linesOfTheOperator(t *testing.T) (lines int) {
 	t.Helper()
 	for _, pattern := range []string{"examples/operator/*.go", "examples/operator/website/*.go"} {

@@ -36,7 +36,7 @@ type chunk[R any] struct {
 	first     int64 // the position of records[0]
 	events    int64 // number of events before records[0]
 	records   []R
-	nonEvents atomic.Int64 // how many of records[:filled] are no events
+	nonEvents atomic.Int64 // how many of records[:filled] are not events
 	filled    atomic.Int64
 	next      atomic.Pointer[chunk[R]]
 }

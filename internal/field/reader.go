@@ -98,7 +98,7 @@ func (r *reader) plan(t reflect.Type, left []string) (plan, error) {
 		all := Of(t)
 		names := strings.Join(slices.Sorted(maps.Keys(all)), ", ")
 		if len(left) == 0 {
-			return wrong("is no single value: the path must go on with one of its fields, %s", names)
+			return wrong("is not a single value: the path must go on with one of its fields, %s", names)
 		}
 		f, ok := all[left[0]]
 		if !ok {

@@ -71,7 +71,7 @@ func indexOf(t reflect.Type, names []string, numbers []int) (index [][]int, err 
 			t = t.Elem()
 		}
 		if t.Kind() != reflect.Struct {
-			return nil, fmt.Errorf("%s is no struct", strings.Join(names[:n], "."))
+			return nil, fmt.Errorf("%s is not a struct", strings.Join(names[:n], "."))
 		}
 		f, ok := structs.Of(t)[name]
 		if !ok {

@@ -144,7 +144,7 @@ func failAfter(store *testkit.Durable, n int) {
 	})
 }
 
-// A store that is no Durable is cleaned at each start.
+// A store that is not a Durable is cleaned at each start.
 func TestForeignObjectsOfAPlainStoreAreRemoved(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newServer(object("a", "x", "1"))
@@ -192,7 +192,7 @@ func TestARelistOfOneNamespaceReadsNoOther(t *testing.T) {
 	})
 }
 
-// A namespace leaves and returns while the store is read. That is no reason to forget that the store has another one, too.
+// A namespace leaves and returns while the store is read. That is not a reason to forget that the store has another one, too.
 func TestAReturnHidesNoForeignNamespace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newServer(object("a", "x", "1"), object("b", "x", "1"))

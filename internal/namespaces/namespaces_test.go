@@ -82,9 +82,9 @@ func TestNamespacesThatCannotBeUsedAreErrors(t *testing.T) {
 		"function that returns clients is nil":   {nil, []string{"a"}},
 		`"a" is given twice`:                     {src.Namespace, []string{"a", "b", "a"}},
 		`to read all namespaces, use New`:        {src.Namespace, []string{"a", ""}},
-		`"a/b" is no name of a namespace`:        {src.Namespace, []string{"a/b"}},
+		`"a/b" is not a name of a namespace`:        {src.Namespace, []string{"a/b"}},
 		"the client is nil":                      {func(string) informer.UntypedClient[*metav1.List] { return nil }, []string{"a"}},
-		strings.Repeat("x", 64) + `" is no name`: {src.Namespace, []string{strings.Repeat("x", 64)}},
+		strings.Repeat("x", 64) + `" is not a name`: {src.Namespace, []string{strings.Repeat("x", 64)}},
 	} {
 		_, err := informer.NewInNamespaces(tc.client, tc.namespaces, options{})
 		errorSays(t, err, says)

@@ -19,7 +19,7 @@ func Meta(obj any) (metav1.Object, error) {
 	}
 	m, err := meta.Accessor(obj)
 	if err != nil {
-		return nil, fmt.Errorf("%T is no object: %w", obj, err)
+		return nil, fmt.Errorf("%T is not an object: %w", obj, err)
 	}
 	return m, nil
 }
@@ -29,15 +29,15 @@ func Meta(obj any) (metav1.Object, error) {
 func ListMeta(list runtime.Object) (metav1.ListInterface, error) {
 	m, err := meta.ListAccessor(list)
 	if err != nil {
-		return nil, fmt.Errorf("%T is no list: %w", list, err)
+		return nil, fmt.Errorf("%T is not a list: %w", list, err)
 	}
 	items, err := meta.GetItemsPtr(list)
 	if err != nil {
-		return nil, fmt.Errorf("%T is no list: it has no items", list)
+		return nil, fmt.Errorf("%T is not a list: it has no items", list)
 	}
 	item := reflect.TypeOf(items).Elem().Elem()
 	if item != rawObject && !item.Implements(anyObject) && !reflect.PointerTo(item).Implements(anyObject) {
-		return nil, fmt.Errorf("%T is no list: its items are no API objects", list)
+		return nil, fmt.Errorf("%T is not a list: its items are not API objects", list)
 	}
 	return m, nil
 }

@@ -37,10 +37,10 @@ func TestListMetaKnowsEveryFormOfList(t *testing.T) {
 		}
 	}
 	for want, list := range map[string]runtime.Object{
-		"*v1.Pod is no list: object does not implement the List interfaces":          &corev1.Pod{},
-		"*unstructured.Unstructured is no list: it has no items":                     &unstructured.Unstructured{},
-		"*object_test.listOf[string] is no list: its items are no API objects":       &listOf[string]{},
-		"*object_test.listOf[interface {}] is no list: its items are no API objects": &listOf[any]{},
+		"*v1.Pod is not a list: object does not implement the List interfaces":          &corev1.Pod{},
+		"*unstructured.Unstructured is not a list: it has no items":                     &unstructured.Unstructured{},
+		"*object_test.listOf[string] is not a list: its items are not API objects":       &listOf[string]{},
+		"*object_test.listOf[interface {}] is not a list: its items are not API objects": &listOf[any]{},
 	} {
 		if m, err := object.ListMeta(list); err == nil || err.Error() != want {
 			t.Errorf("%v, %v, want the error %s", m, err, want)

@@ -33,7 +33,7 @@ func TestAProbeAnsweredWithoutAListIsReportedAndFollowedByAList(t *testing.T) {
 		sleepBubble(time.Minute)
 		got := errs.Take()
 		equal(t, "reports", len(got), 1)
-		errorSays(t, errors.Join(got...), "*v1.ConfigMap is no list")
+		errorSays(t, errors.Join(got...), "*v1.ConfigMap is not a list")
 		if got := asked(src, n); !inf.HasSynced() || !strings.HasPrefix(got, "list, watch from") {
 			t.Errorf("synced: %v, the source was asked for: %s", inf.HasSynced(), got)
 		}

@@ -64,7 +64,7 @@ func TestEachKindOfListReachesTheSinkOrIsAFailure(t *testing.T) {
 			asked:    lines("list as of 0", "list as of 0", "list as of 0", "list as of 0", "watch from 5", "probe"),
 			received: lines(`list [] at "5"`),
 			told: lines("list failed: the source returned no list",
-				"list failed: *v1.ConfigMap is no list: object does not implement the List interfaces",
+				"list failed: *v1.ConfigMap is not a list: object does not implement the List interfaces",
 				"watch failed: the source returned no watch"),
 		},
 		"without a version, which is reported once": {
@@ -110,12 +110,12 @@ func TestAListFromAVersionThatTheServerDoesNotTakeIsAskedForWithoutIt(t *testing
 		opts: aloneOptions(),
 		script: []answer{
 			lists("5"), ends(modified("a", "odd"), watch.Event{Type: watch.Error, Object: &errExpired.ErrStatus}),
-			fails(apierrors.NewBadRequest("odd is no version")), lists("7", versioned("a", "6")),
+			fails(apierrors.NewBadRequest("odd is not a version")), lists("7", versioned("a", "6")),
 		},
 		takes:    10 * time.Second,
 		asked:    lines("list as of 0", "watch from 5", "list as of odd", "list the newest", "watch from 7"),
 		received: lines(`list [] at "5"`, `upsert a, at "odd"`, `list [a] at "7"`),
-		told:     lines(`list failed: a list from resourceVersion "odd": odd is no version`),
+		told:     lines(`list failed: a list from resourceVersion "odd": odd is not a version`),
 	}.play(t)
 }
 

@@ -174,7 +174,7 @@ func TestAStreamWhoseSinkIsSlowIsNoSilentOne(t *testing.T) {
 const quiet = 10 * time.Second
 
 // Run must not return while the sink has a part, because nothing else waits for the sink's calls of
-// a Transform. These are no calls of the source.
+// a Transform. These are not calls of the source.
 func TestRunWaitsForASinkThatHasAPart(t *testing.T) {
 	for name, tc := range map[string]struct {
 		opts   source.Options

@@ -162,7 +162,7 @@ func TestAServerThatHasFailedIsProbed(t *testing.T) {
 			asked:    lines("list as of 0", "watch from 5", "probe", "probe", "probe", "list the newest", "watch from 4"),
 			received: lines(`list [] at "5"`, `list [] at "4", went back`),
 			told: lines("watch failed: starting", "list failed: starting",
-				"list failed: *v1.ConfigMap is no list: object does not implement the List interfaces", wentBack("5", "4")),
+				"list failed: *v1.ConfigMap is not a list: object does not implement the List interfaces", wentBack("5", "4")),
 		},
 		"again, after a probe that fails in another way": {
 			opts:     aloneOptions(),

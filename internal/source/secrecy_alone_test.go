@@ -25,7 +25,7 @@ func looseSecret() *unstructured.Unstructured {
 	return &unstructured.Unstructured{Object: map[string]any{"kind": "Secret", "stringData": map[string]any{"password": password}}}
 }
 
-// oddList is a list whose items are no API objects.
+// oddList is a list whose items are not API objects.
 type oddList[Item any] struct {
 	metav1.TypeMeta
 	metav1.ListMeta
@@ -36,13 +36,13 @@ func (l *oddList[Item]) DeepCopyObject() runtime.Object { return l }
 
 // TestNoReportContainsAnObject has answers that client-go's errors would quote.
 func TestNoReportContainsAnObject(t *testing.T) {
-	const noList = " is no list: its items are no API objects"
+	const noList = " is not a list: its items are not API objects"
 	for name, c := range map[string]struct {
 		script []answer
 		says   string
 	}{
-		"an object instead of a list":        {[]answer{{list: secret()}}, "*v1.Secret is no list: "},
-		"a loose object instead of a list":   {[]answer{{list: looseSecret()}}, "*unstructured.Unstructured is no list: it has no items"},
+		"an object instead of a list":        {[]answer{{list: secret()}}, "*v1.Secret is not a list: "},
+		"a loose object instead of a list":   {[]answer{{list: looseSecret()}}, "*unstructured.Unstructured is not a list: it has no items"},
 		"a list of strings":                  {[]answer{{list: &oddList[string]{Items: []string{password}}}}, noList},
 		"a list of data":                     {[]answer{{list: &oddList[map[string]string]{Items: []map[string]string{secret().StringData}}}}, noList},
 		"a list of anything":                 {[]answer{{list: &oddList[any]{Items: []any{password}}}}, noList},

@@ -30,7 +30,7 @@ func TestAStreamOfTheFirstStateReachesTheSinkAsAList(t *testing.T) {
 
 func TestASilentStreamIsReplacedByLists(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := open(modified("x", "9")) // a modified event is no part of the initial state
+		w := open(modified("x", "9")) // a modified event is not a part of the initial state
 		p := startAlone(t, streaming(), "", watches(w), lists("5", versioned("a", "1")), fails(errExpired), lists("7"))
 		p.expect(lines("stream"), nil, nil)
 		p.after(9*time.Second, nil, nil, nil)

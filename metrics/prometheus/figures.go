@@ -190,9 +190,9 @@ var setFigures = []figure[shards.Health]{
 }
 
 var memberFigures = []figure[informer.MemberHealth]{
-	figureOf(memberLabels, "informer_member_ready", prom.GaugeValue, "Whether a member of the group is ready; only of members that are no informer, controller or set.",
+	figureOf(memberLabels, "informer_member_ready", prom.GaugeValue, "Whether a member of the group is ready; only of members that are not informers, controllers or sets.",
 		least, func(h *informer.MemberHealth) float64 { return flag((*h).Ready() == nil) }),
-	figureOf(memberLabels, "informer_member_live", prom.GaugeValue, "Whether a member of the group needs no restart; only of members that are no informer, controller or set.",
+	figureOf(memberLabels, "informer_member_live", prom.GaugeValue, "Whether a member of the group needs no restart; only of members that are not informers, controllers or sets.",
 		least, func(h *informer.MemberHealth) float64 { return flag((*h).Live() == nil) }),
 	figureOf(memberLabels, "informer_kinds_parked", prom.GaugeValue, "How many kinds of a set of package kinds are parked; only of such members.",
 		sum, func(h *informer.MemberHealth) float64 {

@@ -334,7 +334,7 @@ func (w *walker) freelist(id uint64) error {
 		return err
 	}
 	if flags != freelistPage {
-		return damage("page %d is no list of free pages", id)
+		return damage("page %d is not a list of free pages", id)
 	}
 	r := io.NewSectionReader(w.file, int64(id)*pageSize+headerSize, size-headerSize)
 	ids, n := make([]byte, 64<<10), uint64(count)

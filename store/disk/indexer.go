@@ -23,7 +23,7 @@ func (r entryRange) read(tx *bbolt.Tx, at []byte, yield func(at, key, record []b
 		return nil // the index was removed a moment ago
 	}
 	if at == nil {
-		at = r.prefix // the prefix itself is no entry
+		at = r.prefix // the prefix itself is not an entry
 	}
 	objects, c := tx.Bucket([]byte(objectsBucket)), x.entries.Cursor()
 	for entry, _ := after(c, at); bytes.HasPrefix(entry, r.prefix); entry, _ = c.Next() {

@@ -26,7 +26,7 @@ func inspect(path string, look *inspection) (reason, err error) {
 		// on another volume.
 		return nil, errors.New("it is a symbolic link: open the file that it leads to by its own name")
 	case !info.Mode().IsRegular():
-		return nil, errors.New("it is no regular file")
+		return nil, errors.New("it is not a regular file")
 	}
 	file, err := os.Open(path)
 	if err != nil {

@@ -49,7 +49,7 @@ func open(path string, example runtime.Object, opts Options) (_ *Store, err erro
 		return nil, err
 	}
 	if _, ok := example.(informer.AnyObject); !ok {
-		return nil, fmt.Errorf("the example is a %T, which is no API object", example)
+		return nil, fmt.Errorf("the example is a %T, which is not an API object", example)
 	}
 	if err := opts.Identity.Validate(of.Type()); err != nil {
 		return nil, fmt.Errorf("Options.%w", err)

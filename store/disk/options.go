@@ -57,7 +57,7 @@ func (o Options) withDefaults() Options {
 
 func (o Options) check() error {
 	if o.Durability < SurvivePowerLoss || o.Durability > SurviveProcess {
-		return fmt.Errorf("Options.Durability is %d, which is no Durability", o.Durability)
+		return fmt.Errorf("Options.Durability is %d, which is not a Durability", o.Durability)
 	}
 	return checkIndexers(o.Indexers)
 }

@@ -87,8 +87,8 @@ func orMetadata(t *testing.T, object func(namespace, name string) informer.AnyOb
 }
 
 const (
-	notIndexer        = "The store is no cache.Indexer: the informer keeps indexes of its own in memory, of keys and values only, and fills them at the start."
-	notDurableIndexer = "The store is no informer.DurableIndexer: at the start the informer reads all of its objects, to keep indexes of its own in memory."
+	notIndexer        = "The store is not a cache.Indexer: the informer keeps indexes of its own in memory, of keys and values only, and fills them at the start."
+	notDurableIndexer = "The store is not an informer.DurableIndexer: at the start the informer reads all of its objects, to keep indexes of its own in memory."
 )
 
 // group runs the checks of one interface. If without is not empty, it skips them for a store

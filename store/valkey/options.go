@@ -49,7 +49,7 @@ func (o Options) withDefaults() Options {
 		o.Log = defaultLog
 	}
 	if o.Writer == "" {
-		o.Writer, _ = os.Hostname() // an unnamed writer is no reason not to write
+		o.Writer, _ = os.Hostname() // an unnamed writer is not a reason not to write
 	}
 	if o.ErrorHandler == nil {
 		o.ErrorHandler = func(err error) { klog.Background().Error(err, "Valkey store") }
@@ -64,7 +64,7 @@ func (o Options) check() error {
 	case o.Log < 0 || o.Log > maxLog:
 		return fmt.Errorf("Options.Log is %d, want 0 to %d", o.Log, maxLog)
 	case !utf8.ValidString(o.Writer):
-		return errors.New("Options.Writer is no UTF-8")
+		return errors.New("Options.Writer is not UTF-8")
 	}
 	return nil
 }

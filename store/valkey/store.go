@@ -80,7 +80,7 @@ func open(ctx context.Context, client valkey.Client, example runtime.Object, opt
 		return nil, err
 	}
 	if _, ok := example.(informer.AnyObject); !ok {
-		return nil, fmt.Errorf("the example is a %T, which is no API object", example)
+		return nil, fmt.Errorf("the example is a %T, which is not an API object", example)
 	}
 	p, err := newPlace(of, opts.Identity)
 	if err != nil {

@@ -70,6 +70,6 @@ func TestALineIsNamedInMarkdownAndInComments(t *testing.T) {
 		t.Errorf("lengths: %q, %v", out.String(), err)
 	}
 	if err := run(&out, fstest.MapFS{}, false); err == nil {
-		t.Error("an empty directory is no error")
+		t.Error("an empty directory is not an error")
 	}
 }

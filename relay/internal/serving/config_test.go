@@ -50,7 +50,7 @@ func TestAConfigurationThatCannotBeUsedIsAnError(t *testing.T) {
 		"must be in lower case":        func(c *Config) { c.Resources[0].Resource = "Secrets" },
 		"Storage is required":          func(c *Config) { c.Resources[0].Storage = nil },
 		`Index "spec.x" is none`:       func(c *Config) { c.Resources[0].Index = "spec.x" },
-		`field "spec.x[0]" is no path`: func(c *Config) { c.Resources[0].Index, c.Resources[0].Fields = "", []string{"spec.x[0]"} },
+		`field "spec.x[0]" is not a path`: func(c *Config) { c.Resources[0].Index, c.Resources[0].Fields = "", []string{"spec.x[0]"} },
 		`"DeleteOptionsList" is reg`:   func(c *Config) { c.Resources[0].Kind = "DeleteOptions" },
 		"LoopbackClientConfig == nil":  func(c *Config) { c.Generic.LoopbackClientConfig = nil },
 	} {

@@ -76,7 +76,7 @@ func TestWritesGet405(t *testing.T) {
 			{http.MethodPut, path + "/a"}, {http.MethodPatch, path + "/a"}, {http.MethodDelete, path + "/a"},
 		} {
 			if path == "/api/v1/pods" && strings.HasSuffix(request.path, "/a") {
-				continue // that is no path of a namespaced object
+				continue // that is not a path of a namespaced object
 			}
 			code, _, body := f.request(t, request.method, request.path, "")
 			if code != http.StatusMethodNotAllowed || !strings.Contains(body, `"reason":"MethodNotAllowed"`) {

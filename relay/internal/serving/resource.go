@@ -99,7 +99,7 @@ func (r *Resource) validate(allowSecrets bool) error {
 	}
 	for _, field := range r.Fields {
 		if !fieldPath.MatchString(field) {
-			return fmt.Errorf("relay: resource %q: field %q is no path such as spec.nodeName", r.String(), field)
+			return fmt.Errorf("relay: resource %q: field %q is not a path such as spec.nodeName", r.String(), field)
 		}
 	}
 	return nil
