@@ -110,7 +110,7 @@ func interrupted(ctx context.Context, err error) bool {
 	return err != nil && ctx.Err() != nil && errors.Is(err, ctx.Err())
 }
 
-// follower has what a listener needs if its watcher is a version.Follower.
+// follower holds the state that a listener needs if its watcher is a version.Follower.
 type follower[T Object] struct {
 	watcher version.Follower
 	version string // the version of the state that the watcher begins with; protected by processor.mu until the processor is filled

@@ -302,7 +302,7 @@
 //
 // # Testing
 //
-// Package informertest has a scriptable API server in memory, a watcher that records, and more.
+// Package informertest provides a scriptable API server in memory, a watcher that records, and more.
 // Everything works inside testing/synctest.
 package informer
 

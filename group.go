@@ -65,7 +65,7 @@ type guest = *CustomCacheInformer[AnyObject]
 // groupLists is the number of lists at a time in a [Group] whose Lists is nil.
 const groupLists = 4
 
-// given has what a group gives its members and guests: its ErrorHandler, Observer and Lists as they were
+// given holds the values that a group gives its members and guests: its ErrorHandler, Observer and Lists as they were
 // when the first member or guest was added.
 type given struct {
 	report   func(context.Context, error) // ErrorHandler, which is called once if it calls Report; or nil

@@ -273,7 +273,7 @@ func (h *Health) addSource(n SourceHealth, first bool) {
 	h.Decoding.LeftBecause = cmp.Or(h.Decoding.LeftBecause, n.Decoding.LeftBecause)
 }
 
-// WatcherStats has the figures of one registration of a watcher. Every event for the watcher is counted
+// WatcherStats holds the figures of one registration of a watcher. Every event for the watcher is counted
 // in exactly one of Pending, Delivered, Failed and Merged.
 type WatcherStats struct {
 	// Name is WatcherOptions.Name.

@@ -168,7 +168,7 @@ type sinkStorage[T Object] struct {
 	found T                      // in place of the object that find has found; no code keeps it
 }
 
-// identities has the identity of each object that the sink has, by key. A map of small values and a list take less memory
+// identities holds the identity of each object that the sink has, by key. A map of small values and a list take less memory
 // than a map of identities.
 type identities struct {
 	places map[string]uint32

@@ -344,7 +344,7 @@ func (a *access[T]) trouble() *StoreError {
 	return hung
 }
 
-// places has the place of each source that has delivered items, and one for the items that come from no
+// places holds the place of each source that has delivered items, and one for the items that come from no
 // source.
 type places map[*scope]*place
 

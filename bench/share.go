@@ -144,7 +144,7 @@ type wire struct {
 	decode func([]byte) (object, error)
 }
 
-// wires has the kinds of objects.
+// wires holds the kinds of objects.
 var wires = map[string]func(*mix.Mix) wire{
 	"Pods":              func(m *mix.Mix) wire { return protobuf(m.Pod) },
 	"unstructured Pods": func(m *mix.Mix) wire { return asJSON(m.Pod) },

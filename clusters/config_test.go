@@ -99,7 +99,7 @@ func TestAWrongKubeconfigIsRefusedWithoutItsValues(t *testing.T) {
 	}{
 		"a path that is not absolute": {"users[].user.tokenFile", func(_ *cluster, u *user) { u.TokenFile = "s3cret" }},
 		"a proxy of another kind":     {"clusters[].cluster.proxy-url", func(c *cluster, _ *user) { c.ProxyURL = "ftp://s3cret" }},
-		"a proxy that is not a URL":      {"clusters[].cluster.proxy-url", func(c *cluster, _ *user) { c.ProxyURL = "://s3cret" }},
+		"a proxy that is not a URL":   {"clusters[].cluster.proxy-url", func(c *cluster, _ *user) { c.ProxyURL = "://s3cret" }},
 		"no server":                   {"clusters[].cluster.server", func(c *cluster, _ *user) { c.Server = "" }},
 		"a server without a scheme":   {"clusters[].cluster.server", func(c *cluster, _ *user) { c.Server = "s3cret:6443" }},
 		"a server with a user":        {"clusters[].cluster.server", func(c *cluster, _ *user) { c.Server = "https://s3cret:s3cret@east" }},

@@ -69,7 +69,7 @@ type Controller[K comparable] struct {
 	dropped int         // how many keys were dropped from early
 }
 
-// hooks has the methods that only a group calls.
+// hooks are the methods that only a group calls.
 type hooks = membership.Worker
 
 // NewController returns a controller that calls reconcile for the keys of the sources.

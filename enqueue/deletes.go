@@ -11,7 +11,7 @@ type deletion struct {
 	id   tombstone.ID
 }
 
-// deletes has the deletes whose keys are not reconciled yet. A delete is done when, for each of
+// deletes holds the deletes whose keys are not reconciled yet. A delete is done when, for each of
 // its keys, a call that began after the key was queued has succeeded.
 type deletes[K comparable] struct {
 	waiting map[K]sets.Set[deletion] // by the key that must be reconciled; without the deletes of calls under way

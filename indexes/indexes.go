@@ -1,4 +1,4 @@
-// Package indexes has ready-made index functions: by label, by owner, and by the path of a field. They are for
+// Package indexes provides ready-made index functions: by label, by owner, and by the path of a field. They are for
 // informer.Options.Indexers, and for any other map of such functions. Options.Fields is a shorter way to the same
 // indexes by field.
 //

@@ -16,7 +16,7 @@ import (
 // firstVersion is the resourceVersion of a source without any changes.
 const firstVersion = 1000
 
-// state has the objects of a source and their history. Callers must hold the lock of the source.
+// state holds the objects of a source and their history. Callers must hold the lock of the source.
 type state[T informer.Object] struct {
 	definition[T]
 	version uint64

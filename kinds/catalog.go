@@ -11,7 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/version"
 )
 
-// definition has the parts of a CRD that the catalog needs.
+// definition holds the parts of a CRD that the catalog needs.
 type definition struct {
 	name, uid   string
 	offer       Offer
@@ -20,7 +20,7 @@ type definition struct {
 	terminating bool
 }
 
-// service has the parts of an APIService that the catalog needs. Its group is served by a server of its own.
+// service holds the parts of an APIService that the catalog needs. Its group is served by a server of its own.
 type service struct {
 	group  string
 	reason string // why the server is not available; "" if it is available

@@ -1,4 +1,4 @@
-// Package store has stores for an informer, to be passed as informer.Options.Store.
+// Package store provides stores for an informer, to be passed as informer.Options.Store.
 //
 // # To keep less of each object
 //

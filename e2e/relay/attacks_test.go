@@ -97,7 +97,7 @@ func TestHugeAndUnknownSelectorsAreRefused(t *testing.T) {
 	}{
 		"2 MB of labels":             {"labelSelector=half%20in%20(0" + strings.Repeat(",v", 1<<20) + ")", 431, 0},
 		"1 MB of labels":             {"labelSelector=half%20in%20(0" + strings.Repeat(",v", 1<<19) + ")", 200, 2},
-		"500 kB that are not labels":  {"labelSelector=" + strings.Repeat("(", 500_000), 400, 0},
+		"500 kB that are not labels": {"labelSelector=" + strings.Repeat("(", 500_000), 400, 0},
 		"a field that is not served": {"fieldSelector=spec.holderIdentity%3Dme", 400, 0},
 		"such a field in a watch":    {"watch=true&fieldSelector=spec.holderIdentity%3Dme", 400, 0},
 		"a negative limit is none":   {"limit=-1", 200, 4},

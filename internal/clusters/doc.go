@@ -1,2 +1,2 @@
-// Package clusters has no code. Its tests are about informers over clusters that come and go.
+// Package clusters contains tests of informers over clusters that come and go.
 package clusters

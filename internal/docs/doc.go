@@ -1,3 +1,3 @@
-// Package docs has no code. Its tests check the documentation: its code, its figures, its links, and
+// Package docs contains tests that check the documentation: its code, its figures, its links, and
 // the examples that it promises.
 package docs

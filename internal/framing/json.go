@@ -200,7 +200,7 @@ func (b *body) frameJSON() {
 	b.out = append(b.out, '\n') // the server's may not be here yet, and a RoundTripper outside may read by line
 }
 
-// heads has the beginning of an event with an object, by type, as an API server writes it.
+// heads holds the beginning of an event with an object, by type, as an API server writes it.
 var heads = func() map[watch.EventType][]byte {
 	m := map[watch.EventType][]byte{}
 	for _, t := range []watch.EventType{watch.Added, watch.Modified, watch.Deleted} {

@@ -161,7 +161,7 @@ func zero(v reflect.Value, index [][]int) {
 	v.SetZero()
 }
 
-// scratch has buffers for objects without their omitted fields.
+// scratch holds buffers for objects without their omitted fields.
 var scratch = sync.Pool{New: func() any { return new([]byte) }}
 
 // maxScratch is the size of the largest buffer that is kept.

@@ -6,7 +6,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// overlay has indexes in memory, for a store that has none. It has only keys and values, not
+// overlay holds indexes in memory, for a store that has none. It holds only keys and values, not
 // objects. It may be added while the store is being written: put and remove then follow the
 // writes, while fill adds the objects of a listing.
 type overlay struct {

@@ -1,4 +1,4 @@
-// Package lab has the parts that measuring programs share: their main function, child processes, rounds,
+// Package lab provides the parts that measuring programs share: their main function, child processes, rounds,
 // medians, tables, memory and CPU time, and a source of many Pods.
 //
 // Such a program calls Main with a function that measures and writes a report in Markdown. A subject that

@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// content has the objects of a source with their indexes. Like a node of a trie, only the write that made it
+// content holds the objects of a source with their indexes. Like a node of a trie, only the write that made it
 // may change it.
 type content struct {
 	stamp   uint64

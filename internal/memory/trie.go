@@ -25,7 +25,7 @@ type node struct {
 	*leaf
 }
 
-// leaf has the items of a leaf. A search first looks at the tags, which are next to each other in memory. A tag
+// leaf holds the items of a leaf. A search first looks at the tags, which are next to each other in memory. A tag
 // is 16 bits of a hash, beginning with the bits of the branch. So most leaves can be divided without computing
 // the hashes again.
 type leaf struct {

@@ -9,7 +9,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// functions has the index functions of a store. It never changes: with returns a new value, in which these
+// functions holds the index functions of a store. It never changes: with returns a new value, in which these
 // functions keep their numbers.
 type functions struct {
 	numbers map[string]int

@@ -1,4 +1,4 @@
-// Package model has no code. Its tests play random operations against an informer and compare
+// Package model contains tests that play random operations against an informer and compare
 // each result with a reference model. The model knows only the promises of the documentation.
 //
 // TestModel plays programs. A program is a setting (queue, store, options of the watchers) and

@@ -1,3 +1,3 @@
-// Package namespaces has no code. Its tests are about informers over several namespaces, some of
+// Package namespaces contains tests of informers over several namespaces, some of
 // which fail.
 package namespaces

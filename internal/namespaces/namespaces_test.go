@@ -79,11 +79,11 @@ func TestNamespacesThatCannotBeUsedAreErrors(t *testing.T) {
 		client     func(string) informer.UntypedClient[*metav1.List]
 		namespaces []string
 	}{
-		"function that returns clients is nil":   {nil, []string{"a"}},
-		`"a" is given twice`:                     {src.Namespace, []string{"a", "b", "a"}},
-		`to read all namespaces, use New`:        {src.Namespace, []string{"a", ""}},
+		"function that returns clients is nil":      {nil, []string{"a"}},
+		`"a" is given twice`:                        {src.Namespace, []string{"a", "b", "a"}},
+		`to read all namespaces, use New`:           {src.Namespace, []string{"a", ""}},
 		`"a/b" is not a name of a namespace`:        {src.Namespace, []string{"a/b"}},
-		"the client is nil":                      {func(string) informer.UntypedClient[*metav1.List] { return nil }, []string{"a"}},
+		"the client is nil":                         {func(string) informer.UntypedClient[*metav1.List] { return nil }, []string{"a"}},
 		strings.Repeat("x", 64) + `" is not a name`: {src.Namespace, []string{strings.Repeat("x", 64)}},
 	} {
 		_, err := informer.NewInNamespaces(tc.client, tc.namespaces, options{})

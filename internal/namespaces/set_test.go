@@ -126,7 +126,7 @@ func TestASetThatCannotBeUsedChangesNothing(t *testing.T) {
 		for says, namespaces := range map[string][]string{
 			`"b" is given twice`:           {"b", "b"},
 			`to read all namespaces`:       {""},
-			`"b_" is not a name`:              {"b_"},
+			`"b_" is not a name`:           {"b_"},
 			`"none": the client is nil`:    {"b", "none"},
 			`informer maps: SetNamespaces`: {"UPPER"},
 		} {

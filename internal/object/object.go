@@ -1,4 +1,4 @@
-// Package object has functions for all API objects: their metadata, keys and types.
+// Package object provides functions for all API objects: their metadata, keys and types.
 package object
 
 import (

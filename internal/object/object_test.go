@@ -37,8 +37,8 @@ func TestListMetaKnowsEveryFormOfList(t *testing.T) {
 		}
 	}
 	for want, list := range map[string]runtime.Object{
-		"*v1.Pod is not a list: object does not implement the List interfaces":          &corev1.Pod{},
-		"*unstructured.Unstructured is not a list: it has no items":                     &unstructured.Unstructured{},
+		"*v1.Pod is not a list: object does not implement the List interfaces":           &corev1.Pod{},
+		"*unstructured.Unstructured is not a list: it has no items":                      &unstructured.Unstructured{},
 		"*object_test.listOf[string] is not a list: its items are not API objects":       &listOf[string]{},
 		"*object_test.listOf[interface {}] is not a list: its items are not API objects": &listOf[any]{},
 	} {

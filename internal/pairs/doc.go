@@ -1,3 +1,3 @@
-// Package pairs has the tests for docs/together.md: each row of its tables is a test, or names
+// Package pairs contains the tests for docs/together.md: each row of its tables is a test, or names
 // one.
 package pairs

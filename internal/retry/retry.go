@@ -10,7 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 )
 
-// backoff has the pauses between attempts: 10 ms at first, and later up to 5 s. The jitter is
+// backoff holds the pauses between attempts: 10 ms at first, and later up to 5 s. The jitter is
 // added to Cap.
 var backoff = wait.Backoff{Duration: 10 * time.Millisecond, Factor: 2, Jitter: 0.5, Steps: 10, Cap: 10 * time.Second / 3}
 

@@ -1,4 +1,4 @@
-// Package sample has objects for tests of how stores encode objects.
+// Package sample provides objects for tests of how stores encode objects.
 package sample
 
 import (

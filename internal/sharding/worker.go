@@ -10,7 +10,7 @@ import (
 // Buckets is a set of the numbers of buckets.
 type Buckets = sets.Set[int]
 
-// Versions has a version for each source, such as a resourceVersion by the number of an informer.
+// Versions holds a version for each source, such as a resourceVersion by the number of an informer.
 // Versions are stored in a Lease, so the names of sources should be short.
 type Versions map[string]string
 

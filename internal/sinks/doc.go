@@ -1,2 +1,2 @@
-// Package sinks has no code. Its tests are about informers that fill a sink.
+// Package sinks contains tests of informers that fill a sink.
 package sinks

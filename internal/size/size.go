@@ -16,7 +16,7 @@ const maxPieces = 1 << 16
 // maxKept is the size up to which a Pieces is kept for the next object.
 const maxKept = 1 << 12
 
-// Pieces has the pieces of memory that an object refers to, with their sizes in bytes. A piece with several
+// Pieces holds the pieces of memory that an object refers to, with their sizes in bytes. A piece with several
 // references is counted once.
 type Pieces map[uintptr]int
 
@@ -166,7 +166,7 @@ var classes = sync.OnceValue(func() (all []int) {
 	return all
 })
 
-// once has types whose pointers lead to memory that the process has only once.
+// once holds types whose pointers lead to memory that the process has only once.
 var once = map[reflect.Type]bool{reflect.TypeFor[time.Time](): true}
 
 var (

@@ -99,7 +99,7 @@ func TestAListKeepsItsTurnWhileItMakesProgress(t *testing.T) {
 				return after(w, 0, nil)(req)
 			}
 		}, anyOptions{PageSize: 1}, 0},
-		"a list that is not a list":           {always(testkit.Says(200, oneObject)), anyOptions{}, 0},
+		"a list that is not a list":        {always(testkit.Says(200, oneObject)), anyOptions{}, 0},
 		"a list that fails after 3 s":      {func(w *testkit.Wire) testkit.Answer { return after(w, 3*s, testkit.Refuses(500, "InternalError")) }, anyOptions{}, 3 * s},
 		"a stream that ends after 3 s":     {func(w *testkit.Wire) testkit.Answer { return after(w, 3*s, testkit.Says(200, added)) }, anyOptions{WatchList: informer.WatchListOn}, 3 * s},
 		"a stream that cannot be opened":   {always(testkit.Breaks(syscall.ECONNREFUSED)), anyOptions{WatchList: informer.WatchListOn}, 0},

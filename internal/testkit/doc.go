@@ -1,4 +1,4 @@
-// Package testkit has the helpers that the tests of this module share: config maps as objects,
+// Package testkit provides the helpers that the tests of this module share: config maps as objects,
 // informers over a simulated source, a plain store, and checks that compare the state of
 // watchers and stores with the state of the source. Only tests import it.
 //

@@ -43,7 +43,7 @@ type Keeper interface {
 	Keeps(id ID) bool
 }
 
-// Set has the tombstones that are still needed, because some watcher has not handled the delete.
+// Set holds the tombstones that are still needed, because some watcher has not handled the delete.
 // The store keeps the deleted objects. The Set keeps only the log positions at which they were
 // deleted. New makes a Set, which must not be copied. All methods may be called from any
 // goroutine. Only Read and Follow block.
@@ -57,7 +57,7 @@ type Set struct {
 	deletes map[ID]span
 }
 
-// span has the log positions of the first and the last delete of one object. A position is 0 if
+// span holds the log positions of the first and the last delete of one object. A position is 0 if
 // the object was deleted before the log began. If a server goes back in time, one object may be
 // deleted several times. Every watcher must have handled the last delete.
 type span struct{ first, last int64 }

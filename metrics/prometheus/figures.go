@@ -314,7 +314,7 @@ func collect[S any](ch chan<- prom.Metric, figures []figure[S], all []*S, labels
 	}
 }
 
-// population has the informers, watchers, controllers, sets and other members that exist at one moment, by
+// population holds the informers, watchers, controllers, sets and other members that exist at one moment, by
 // their labels.
 type population struct {
 	informers   map[string][]*informer.Health

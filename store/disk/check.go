@@ -85,7 +85,7 @@ func check(file io.ReaderAt, size int64, visit visitor) error {
 	return w.freelist(meta.freelist)
 }
 
-// metaPage has the fields of one of bbolt's two meta pages.
+// metaPage holds the fields of one of bbolt's two meta pages.
 type metaPage struct{ root, freelist, pages, transaction uint64 }
 
 func readMeta(file io.ReaderAt) (latest metaPage, err error) {

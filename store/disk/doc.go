@@ -1,4 +1,4 @@
-// Package disk has a store for an informer that keeps its objects in a file, with their
+// Package disk provides a store for an informer that keeps its objects in a file, with their
 // indexes. With it, an operator that is restarted resumes from the file instead of listing
 // everything, misses no delete, and needs little memory, however many objects there are.
 //

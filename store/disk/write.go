@@ -10,7 +10,7 @@ import (
 	"github.com/customcacheinformer/informer"
 )
 
-// batch has the changes of one transaction.
+// batch holds the changes of one transaction.
 type batch struct {
 	changes  []change
 	bookmark string

@@ -6,7 +6,7 @@ import (
 	"github.com/customcacheinformer/informer"
 )
 
-// Options has facts about a store that [Run] cannot find out. The zero value is right for a
+// Options holds facts about a store that [Run] cannot find out. The zero value is right for a
 // store that accepts any object.
 type Options struct {
 	// Object returns a new object of the type that the store keeps, with that namespace ("" if
@@ -24,7 +24,7 @@ type Options struct {
 	Seed uint64
 }
 
-// DurableOptions has facts about a store that [RunDurable] cannot find out. Reopen must be
+// DurableOptions holds facts about a store that [RunDurable] cannot find out. Reopen must be
 // set.
 type DurableOptions struct {
 	// Object is the same as Object of [Options].

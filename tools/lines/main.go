@@ -44,7 +44,7 @@ func main() {
 	}
 }
 
-// count has the lines of a package.
+// count holds the lines of a package.
 type count struct{ product, tests, other int }
 
 func (c *count) add(d count) {

@@ -1,4 +1,4 @@
-// Package stage has what the worlds of tests share: waits, and API servers that are restarted.
+// Package stage provides the common parts of the worlds of tests: waits, and API servers that are restarted.
 package stage
 
 import (

@@ -13,7 +13,7 @@ import (
 	"github.com/customcacheinformer/informer/relay"
 )
 
-// metrics has the metrics that /metrics shows in addition to k8s.io/apiserver's own: those of the
+// metrics holds the metrics that /metrics shows in addition to k8s.io/apiserver's own: those of the
 // informers, and those that the alerts in alerts.yaml need, which are the absent resources and
 // the limit for the informers' last contact.
 type metrics struct {

@@ -19,7 +19,7 @@ import (
 	"github.com/customcacheinformer/informer/store/disk"
 )
 
-// stores has the files of the resources. If a resource is prepared again, its file stays open.
+// stores holds the files of the resources. If a resource is prepared again, its file stays open.
 type stores struct {
 	dir      string
 	upstream *rest.Config

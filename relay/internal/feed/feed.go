@@ -21,7 +21,7 @@ import (
 	"github.com/customcacheinformer/informer"
 )
 
-// Informer has the methods of an informer that a Feed needs.
+// Informer is the set of methods of an informer that a Feed needs.
 type Informer interface {
 	AddWatcher(informer.ResourceWatcher[informer.AnyObject], informer.WatcherOptions) (*informer.Registration, error)
 	Synced() <-chan struct{}

@@ -41,18 +41,18 @@ func TestSecretsAreServedOnlyIfTheyAreAllowed(t *testing.T) {
 
 func TestAConfigurationThatCannotBeUsedIsAnError(t *testing.T) {
 	for want, change := range map[string]func(*Config){
-		"Generic is required":          func(c *Config) { c.Generic = nil },
-		"SecureServing is required":    func(c *Config) { c.Generic.ExternalAddress = "" },
-		"no resource":                  func(c *Config) { c.Resources = nil },
-		"appears twice":                func(c *Config) { c.Resources = append(c.Resources, c.Resources[0]) },
-		"Kind are required":            func(c *Config) { c.Resources[0].Kind = "" },
-		"no subresource":               func(c *Config) { c.Resources[0].Resource = "pods/status" },
-		"must be in lower case":        func(c *Config) { c.Resources[0].Resource = "Secrets" },
-		"Storage is required":          func(c *Config) { c.Resources[0].Storage = nil },
-		`Index "spec.x" is none`:       func(c *Config) { c.Resources[0].Index = "spec.x" },
+		"Generic is required":             func(c *Config) { c.Generic = nil },
+		"SecureServing is required":       func(c *Config) { c.Generic.ExternalAddress = "" },
+		"no resource":                     func(c *Config) { c.Resources = nil },
+		"appears twice":                   func(c *Config) { c.Resources = append(c.Resources, c.Resources[0]) },
+		"Kind are required":               func(c *Config) { c.Resources[0].Kind = "" },
+		"no subresource":                  func(c *Config) { c.Resources[0].Resource = "pods/status" },
+		"must be in lower case":           func(c *Config) { c.Resources[0].Resource = "Secrets" },
+		"Storage is required":             func(c *Config) { c.Resources[0].Storage = nil },
+		`Index "spec.x" is none`:          func(c *Config) { c.Resources[0].Index = "spec.x" },
 		`field "spec.x[0]" is not a path`: func(c *Config) { c.Resources[0].Index, c.Resources[0].Fields = "", []string{"spec.x[0]"} },
-		`"DeleteOptionsList" is reg`:   func(c *Config) { c.Resources[0].Kind = "DeleteOptions" },
-		"LoopbackClientConfig == nil":  func(c *Config) { c.Generic.LoopbackClientConfig = nil },
+		`"DeleteOptionsList" is reg`:      func(c *Config) { c.Resources[0].Kind = "DeleteOptions" },
+		"LoopbackClientConfig == nil":     func(c *Config) { c.Generic.LoopbackClientConfig = nil },
 	} {
 		f := &fixture{pods: newMemory(1), widgets: newMemory(1), gadgets: newMemory(1)}
 		config := f.config()

@@ -112,7 +112,7 @@ type Claim struct {
 	Handled Handled `json:"handled"`
 }
 
-// Handled has the ranges of versions whose deletes are handled, by worker and then by source.
+// Handled holds the ranges of versions whose deletes are handled, by worker and then by source.
 type Handled map[string]map[string]sharding.Range
 
 // Claims returns the claims of a replica. handled has the ranges that are handled, and known has, for

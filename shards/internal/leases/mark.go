@@ -12,7 +12,7 @@ import (
 // byNamespace is the value of byAnnotation for Mark.ByNamespace.
 const byNamespace = "namespace"
 
-// Mark has what every Lease of a set records: the set, and how the replica divides keys.
+// Mark holds the fields that every Lease of a set records: the set, and how the replica divides keys.
 type Mark struct {
 	Set         string // the name of the set
 	Buckets     int    // how many there are

@@ -2,7 +2,7 @@ package leases
 
 import "k8s.io/apimachinery/pkg/util/resourceversion"
 
-// Versions has the versions of each worker, by source.
+// Versions holds the versions of each worker, by source.
 type Versions map[string]map[string]string
 
 // Latest returns, for each source, the later of the two versions.
