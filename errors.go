@@ -212,7 +212,7 @@ type ObjectError struct {
 	Op  string
 	Key string // the key in the store; empty if the object has no name
 	// Failing is the number of objects for which Op fails now, including this one. If Op is "list",
-	// "watch" or "store", it is how often the same error has come so far.
+	// "watch" or "store", it is how often the same error occurred so far.
 	Failing int
 	Err     error
 }
@@ -255,7 +255,7 @@ type reports struct {
 
 	mu   sync.Mutex                    // protects the rest; not held while report is called
 	byOp map[string]map[string]failure // the objects that fail, by Op ("decode", "transform" or "index") and key
-	odd  map[string]int                // how often something unusable has come, by Op and error
+	odd  map[string]int                // how often something unusable arrived, by Op and error
 }
 
 type failure struct {

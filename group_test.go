@@ -226,7 +226,7 @@ func TestAddRefusesInvalidMembers(t *testing.T) {
 			t.Error("a member was added again while the group runs")
 		}
 		cancel()
-		if err := g.Add(&stub{}); !errors.Is(err, informer.ErrStopped) { // before Run has come to notice
+		if err := g.Add(&stub{}); !errors.Is(err, informer.ErrStopped) { // before Run notices
 			t.Errorf("Add to a group that has stopped: %v", err)
 		}
 		noError(t, <-done)

@@ -47,7 +47,7 @@ type Health struct {
 	// It is zero before the first.
 	LastList time.Time `json:"lastList,omitzero"`
 	// LastContact is the time at which the source last sent anything other than an error. A quiet watch
-	// brings a bookmark about once a minute. LastContact is zero if nothing has come yet. While the API
+	// brings a bookmark about once a minute. LastContact is zero if nothing arrived yet. While the API
 	// server answers each request with an error, it does not change, and SourceError has the error.
 	LastContact time.Time `json:"lastContact,omitzero"`
 	// ResourceVersion is the version up to which the store has every change.

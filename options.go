@@ -217,8 +217,8 @@ type Options[T Object] struct {
 	// client-go's: from 0.8 s, doubling up to 30 s, plus a random part of up to the same length.
 	Backoff *wait.Backoff
 
-	// DrainTimeout is how long the watchers may go on handling their waiting events after Run's ctx has
-	// ended. No new events come then. The ctx of their calls stays alive until all events are handled
+	// DrainTimeout is how long the watchers may go on handling their waiting events after Run's ctx is
+	// done. No new events come then. The ctx of their calls stays alive until all events are handled
 	// or the time is over. An event that waits for its retry is tried at once, and again for as long as
 	// WatcherOptions.Retry and this time allow. The events that are left are dropped, counted and
 	// logged. Changes that are not in the store when ctx ends are not among them. 0, the default, does

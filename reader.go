@@ -412,7 +412,7 @@ func (s *Snapshot[T]) In(cluster string) *Snapshot[T] {
 func (s *Snapshot[T]) Version() string { return s.at.version() }
 
 // Versions returns for each source what Version returns for an informer with one source, in the order of
-// [CustomCacheInformer.Versions]. It returns nil with QueueDeltaFIFO, before anything has come from a source, and for
+// [CustomCacheInformer.Versions]. It returns nil with QueueDeltaFIFO, before anything arrived from a source, and for
 // the result of In. The caller may change the slice.
 func (s *Snapshot[T]) Versions() []string { return slices.Clone(s.at.versions) }
 

@@ -23,13 +23,13 @@ func joiningSection(sz sizes) section {
 		name:  "joining",
 		title: "Joining",
 		about: fmt.Sprintf("A watcher joins an informer that holds %d objects, while one event a ms goes to another watcher; ", sz.cached) +
-			fmt.Sprintf("%s per round, one after the other. The time for which everybody else stands still is the longest time that the other watcher had to wait for an event ", plural(sz.joins, "join")) +
+			fmt.Sprintf("%s per round, one after the other. The time for which all others wait is the longest time that the other watcher had to wait for an event ", plural(sz.joins, "join")) +
 			"that was due between the call that adds the joiner and 10 ms after the joiner had everything; the figure of a round is the longest of its joins. " +
 			"The controls are the same informer, measured as often and for as long, without a joining watcher, and with a goroutine in its place that " +
 			"only looks at the clock: times that do not exceed the second one are due to the machine, which has to run the joiner somewhere.",
 		cases: []measurement{{
 			rows: []row{
-				{name: "joining, everybody else stands still for", unit: "ms"},
+				{name: "joining, all others wait for", unit: "ms"},
 				{name: "control: the same without a join", unit: "ms", plain: true},
 				{name: "control: the same with a goroutine that is busy", unit: "ms", plain: true},
 				{name: "joining, until the joiner has everything", unit: "ms"},

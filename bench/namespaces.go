@@ -27,7 +27,7 @@ func namespacesSection(sz sizes) section {
 		title: "Several namespaces",
 		about: fmt.Sprintf("The Pods of some namespaces, for a program that may not read all of them: with client-go an informer and a handler for each namespace and watcher, with "+
 			"this library one informer of NewInNamespaces and a registration for each of the %d watchers. There are %d Pods in all. The lists are made before and given away. Memory is the heap and the stacks that are live "+
-			"after the sync, without the Pods. Last, three watchers are called for a namespace with an event a millisecond, beside another one, which tries to send %d.", namespaceWatchers, sz.cached, floodRate),
+			"after the sync, without the Pods. Last, three watchers are called for a namespace with an event a millisecond, next to another one, which tries to send %d.", namespaceWatchers, sz.cached, floodRate),
 	}
 	for _, namespaces := range []int{3, 100} {
 		in := fmt.Sprintf("%d namespaces, ", namespaces)
@@ -138,8 +138,8 @@ func floodMeasurement(sz sizes) measurement {
 	return measurement{
 		rows: []row{
 			{name: quiet, unit: "µs", common: true},
-			{name: quiet + ", beside a flood that nobody reads", unit: "µs", common: true},
-			{name: quiet + ", beside a flood in another namespace", unit: "µs", common: true},
+			{name: quiet + ", with an unread flood", unit: "µs", common: true},
+			{name: quiet + ", with a flood in another namespace", unit: "µs", common: true},
 			{name: "the last in the one before", unit: "times", common: true},
 			{name: "handled events of the flood", unit: "a ms", plain: true},
 		},

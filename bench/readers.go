@@ -17,12 +17,12 @@ import (
 func readersSection(sz sizes) section {
 	s := section{
 		name:  "readers",
-		title: "Readers beside a watcher",
+		title: "Readers next to a watcher",
 		about: fmt.Sprintf("As in the section about latency, one event a ms goes to a watcher of an informer that holds %d objects. Meanwhile readers list all objects, ", sz.cached) +
 			"each with a pause of 10 ms after each list.",
 	}
 	for _, readers := range []int{0, 32} {
-		name := fmt.Sprintf("latency beside %s", plural(readers, "reader"))
+		name := fmt.Sprintf("latency with %s", plural(readers, "reader"))
 		least := floor{}
 		if readers > 0 {
 			least = both(20)

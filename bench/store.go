@@ -179,7 +179,7 @@ func (h *shelf) writeBatch() time.Duration {
 
 // waits returns a measurement of the time until a write returns, beside readers that list everything.
 func waits(sz sizes, readers int, pause time.Duration, least floor) measurement {
-	name := fmt.Sprintf("wait of a write beside %d readers that list", readers)
+	name := fmt.Sprintf("wait of a write with %d readers that list", readers)
 	return measurement{
 		rows: []row{
 			{name: name + ", p50", unit: "µs"}, {name: name + ", p99", unit: "µs", floor: least},

@@ -28,7 +28,7 @@ func stormSection(sz sizes) section {
 		for _, stay := range []bool{false, true} {
 			name := "storm of joins"
 			if stay {
-				name += " that are told everything"
+				name += " that get everything"
 			}
 			if store != "" {
 				name += ", " + store

@@ -21,7 +21,7 @@ import (
 type printer struct{}
 
 func (printer) Engage(name string, config *rest.Config, _ types.UID) error {
-	fmt.Println(name, "has come:", config.Host)
+	fmt.Println(name, "joins:", config.Host)
 	return nil
 }
 func (printer) Replace(name string, config *rest.Config, _ types.UID) error { return nil }
@@ -94,6 +94,6 @@ func ExampleNew() {
 		panic(err)
 	}
 	// Output:
-	// east has come: https://east.example.com
+	// east joins: https://east.example.com
 	// ready: true
 }

@@ -187,7 +187,7 @@ func TestAKeyOfAStandbyIsAsOldAsItsLastDelete(t *testing.T) {
 }
 
 // Each of these is a way for the function of a Watches to fail for one object while all objects
-// are told.
+// are delivered.
 func TestAWatchesThatFailsAfterTheElectionHoldsUpNoOtherObject(t *testing.T) {
 	for name, test := range map[string]struct {
 		fail func() error
@@ -297,7 +297,7 @@ func TestAStandbyThatEndsMakesNoCall(t *testing.T) {
 		for _, replaying := range []bool{false, true} {
 			testkit.InBubble(t, fmt.Sprint(name, ", during the replay ", replaying), func(t *testing.T) {
 				s := newStandby(t, pod("a"), pod("b"))
-				s.opts.DrainTimeout = time.Minute // which is no time to begin
+				s.opts.DrainTimeout = time.Minute // in which no call begins
 				var block atomic.Bool
 				s.watches(informer.WatcherOptions{}, func(ctx context.Context, pod *corev1.Pod) ([]key, error) {
 					if block.Load() {

@@ -39,7 +39,7 @@ func pod(t *testing.T, app, name string) *corev1.Pod {
 	return decoded
 }
 
-// collectUntil runs the garbage collector until done reports true, and says whether it has.
+// collectUntil runs the garbage collector until done reports true, and returns whether it has.
 func collectUntil(done func() bool) bool {
 	for range 1_000 {
 		if runtime.GC(); done() {

@@ -26,7 +26,7 @@ func TestAStripeWhosePartsAreAllCollectedTakesAnother(t *testing.T) {
 	}
 }
 
-// The identity says how much memory there is behind the pointer.
+// The identity has the size of the memory behind the pointer.
 func TestPartsOfOneHashAreToldApart(t *testing.T) {
 	var table weakTable
 	one, two := addressOf(new([64]byte)), addressOf(new([128]byte))

@@ -72,7 +72,7 @@ func ExampleClusterUID() {
 	}})
 	cluster, err := store.ClusterUID(context.Background(), client.CoreV1().Namespaces())
 	if err != nil {
-		panic(err) // it says which permission is missing
+		panic(err) // it names the missing permission
 	}
 	fmt.Println(store.Identity{Cluster: cluster, Resource: "pods"}.Cluster)
 	// Output: 2c1f8b1e-7a0c-4a53-9f5a-0d8a4bb0f3c7

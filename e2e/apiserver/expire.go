@@ -53,7 +53,7 @@ func (s *Server) expire(ctx context.Context, resource schema.GroupVersionResourc
 		return err
 	}
 	_, err = s.etcd.Server.Compact(ctx, &pb.CompactionRequest{Revision: revision, Physical: true})
-	if err != nil && !errors.Is(err, mvcc.ErrCompacted) { // another call may have come first
+	if err != nil && !errors.Is(err, mvcc.ErrCompacted) { // another call may have been first
 		return err
 	}
 	// A watch that ends shows that the watch cache behind it is gone.

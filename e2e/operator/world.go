@@ -19,7 +19,7 @@ import (
 const address = "192.0.2.1"
 
 // world is a namespace with Websites and an operator, which runs as a process. This process
-// plays everyone else.
+// plays all others.
 type world struct {
 	*cluster.Cluster
 	namespace string

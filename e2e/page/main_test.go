@@ -77,7 +77,7 @@ func startBrowser() (stop func() error, err error) {
 	}
 	options = append(options, chromedp.Flag("host-resolver-rules", "MAP *.test 127.0.0.1")) // as a hostile site's DNS may answer
 	allocator, endAllocator := chromedp.NewExecAllocator(context.Background(), options...)
-	// Ignore the errors of chromedp: differences between versions of the protocol are no fault
+	// Ignore the errors of chromedp: differences between versions of the protocol are not a fault
 	// of the page.
 	ctx, cancel := chromedp.NewContext(allocator, chromedp.WithErrorf(func(string, ...any) {}))
 	stop = func() error {

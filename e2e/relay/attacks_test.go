@@ -144,7 +144,7 @@ func TestHugeAndUnknownSelectorsAreRefused(t *testing.T) {
 }
 
 // One client asks a relay that is behind for a version of the near future, and gets 410. The API server comes to that
-// version. Then another client, which has it, must be told to wait, and not to begin again with an older state.
+// version. Then another client, which has it, must be asked to wait, and not to begin again with an older state.
 func TestAQuestionOfOneReaderChangesNothingForOthers(t *testing.T) {
 	w := newWorld(t)
 	w.create(1)

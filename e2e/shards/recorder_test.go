@@ -57,7 +57,7 @@ func answer[Q, A any](f func(Q) A) http.HandlerFunc {
 	}
 }
 
-// changedLocked wakes everybody who waits for a change.
+// changedLocked wakes all that wait for a change.
 func (r *recorder) changedLocked() {
 	close(r.told)
 	r.told = make(chan struct{})

@@ -1,6 +1,6 @@
 // Command fleet is a controller over many clusters. The kubeconfigs of the clusters are files in a directory,
 // and may come, change and go while it runs. In each cluster, it labels the ConfigMaps that have no label
-// "owner" with owner=nobody.
+// "owner" with "owner=nobody".
 //
 //	go run ./examples/fleet -kubeconfigs ~/.kube/fleet
 package main

@@ -179,8 +179,8 @@ func TestTheNextStartMakesRefusedDeletes(t *testing.T) {
 	}
 }
 
-// A cluster that leaves is named in the bookmark. So a crash in the middle of the leave does not end it, unless the cluster has
-// come back.
+// A cluster that leaves is named in the bookmark. So a crash in the middle of the leave does not end it, unless the cluster is
+// engaged again.
 func TestACrashWhileAClusterLeaves(t *testing.T) {
 	const back = 0
 	for _, leave := range []informer.Leave{informer.LeaveDeleted, informer.LeaveSilently, back} {
@@ -328,7 +328,7 @@ func randomRestarts(t *testing.T, random *rand.Rand, processes int) {
 			must(t, inf.Engage(name, from))
 			here[name] = true
 		}
-		for name := range silent { // how far the leave has come is not known
+		for name := range silent { // the progress of the leave is not known
 			m.forget(name)
 			silent[name] = nil
 		}

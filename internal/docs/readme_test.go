@@ -42,7 +42,7 @@ func TestTheFiguresOfTheReadmeAreThoseOfTheResults(t *testing.T) {
 	const bench = "bench/RESULTS.md"
 	way := find(t, bench, "whole way, 100 watchers")
 	heap := find(t, "docs/stores.md", "heap per Pod of 100,000, of 5,400 owners")
-	joining := find(t, bench, "joining, everybody else stands still for")
+	joining := find(t, bench, "joining, all others wait for")
 	// Figures of one machine are a range, whose other end is of the machines that the remarks name.
 	remarks := strings.Join(strings.Fields(read(t, bench)), " ")
 	elsewhere := regexp.MustCompile(`was (\d+) \(DeltaFIFO\) and \d+ \(RealFIFO\) times.* for (\d+) to \d+ ms in an earlier measurement`).FindStringSubmatch(remarks)

@@ -36,7 +36,7 @@ func (t *Tap) Used() bool { return t.taken.Load() }
 func (t *Tap) Count() int { return int(t.count.Load()) }
 
 // Misfit reports whether the taken items are of no use: the list turned out to be of another kind
-// or could not be understood, or a second answer has come. If client-go finds no error in the
+// or could not be understood, or there was a second answer. If client-go finds no error in the
 // rest, the caller must request the list again without a tap.
 func (t *Tap) Misfit() bool { return t.misfit.Load() }
 

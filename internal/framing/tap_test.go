@@ -236,7 +236,7 @@ func (f *flaky) Read([]byte) (int, error) {
 	return 0, err
 }
 
-// TestSendEnds ends a Read that sends an event, or a Mark, that nobody receives.
+// TestSendEnds ends a Read that sends an event, or a Mark, that is not received.
 func TestSendEnds(t *testing.T) {
 	bookmark := strings.Replace(podAdded, "ADDED", "BOOKMARK", 1)
 	for _, body := range []string{podAdded, bookmark, "garbage"} {

@@ -40,7 +40,7 @@ var stores = map[string]func() cache.Store{
 	"paged":   func() cache.Store { return &pagedStore{Store: newPlain(), size: 2} },
 }
 
-// plain is a store that is no cache.Indexer. The one that cache.NewStore returns is.
+// plain is a store that is not a cache.Indexer. The one that cache.NewStore returns is.
 type plain struct{ cache.Store }
 
 func newPlain() plain { return plain{cache.NewStore(keyFunc)} }

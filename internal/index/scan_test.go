@@ -138,7 +138,7 @@ func TestAPageThatEndsWithoutAKeyIsAnError(t *testing.T) {
 	}
 }
 
-// nameless returns a page that ends with something that is no object.
+// nameless returns a page that ends with something that is not an object.
 type nameless struct{ plain }
 
 func (nameless) Scan(context.Context, string, int) (page object.Entries, err error) {

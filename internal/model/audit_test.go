@@ -211,7 +211,7 @@ func (p *pupil) checkAttempt(c *call, b *belief) {
 	}
 }
 
-// checkMerging checks that states are left out only by merging, and that Merged says so.
+// checkMerging checks that states are left out only by merging, and that Merged is then set.
 // Promise 8, Event.Merged.
 func (p *pupil) checkMerging(c *call, b *belief, merged, hidden int) {
 	switch {
@@ -364,7 +364,7 @@ func (p *pupil) due() (n int, known bool) {
 		return 0, false // which tombstones are delivered twice is not promised
 	}
 	if p.t.store == defaultStore && l.pupils[0].reg.Stats().Pending > 0 {
-		return 0, false // a stop has come before the witness, which keeps the ledger, had everything
+		return 0, false // a stop came before the witness, which keeps the ledger, had everything
 	}
 	for _, key := range l.keys() {
 		entries := l.entries(key)

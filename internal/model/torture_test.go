@@ -63,7 +63,7 @@ func newSetting(b [settingSize]byte) setting {
 	return s
 }
 
-// sourceKind says how the source is read, and what kind of server it is.
+// sourceKind is how the source is read, and the kind of server that it is.
 type sourceKind int
 
 const (

@@ -99,7 +99,7 @@ type pupil struct {
 	heard     []string
 }
 
-// trouble says how a watcher behaves in the next calls.
+// trouble is how a watcher behaves in the next calls.
 type trouble struct {
 	blocked   chan struct{}
 	slow      time.Duration
@@ -114,7 +114,7 @@ type call struct {
 	event
 	key      string
 	err      error
-	cut      bool // its ctx has ended
+	cut      bool // its ctx is done
 	judged   bool // Retry was called
 	failures int
 	retried  bool

@@ -102,7 +102,7 @@ func statusCode(err error) int32 {
 }
 
 // statusOf returns the Status of an error event. If obj is not a Status, statusOf returns a Status that
-// says so. client-go's error would quote the object.
+// reports that. client-go's error would quote the object.
 func statusOf(obj runtime.Object) *metav1.Status {
 	message := "the watch reports an error and does not say which"
 	if !object.IsNil(obj) {

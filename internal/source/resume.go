@@ -18,8 +18,8 @@ const (
 	resumePatience = time.Minute
 )
 
-// resumption lets a source begin at a given version instead of with a list. A reflector cannot be told
-// where to start, but it watches from the version of its list. So its first list gets an empty list of
+// resumption lets a source begin at a given version instead of with a list. A reflector has no option for
+// the start, but it watches from the version of its list. So its first list gets an empty list of
 // the given version, which feed does not pass on.
 type resumption struct {
 	listed atomic.Bool // the reflector has the empty list, and feed has not seen it yet

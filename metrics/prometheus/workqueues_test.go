@@ -179,7 +179,7 @@ func TestTheSeriesOfOtherQueuesStay(t *testing.T) {
 				`workqueue_adds_total{name="before"}`: 3, `workqueue_adds_total{name="during"}`: 3, `workqueue_adds_total{name="after"}`: 2, `workqueue_adds_total{name="never"}`: 3,
 			})
 			for _, q := range all {
-				q.ShutDown() // nobody notices
+				q.ShutDown() // without notice
 			}
 		}
 		time.Sleep(time.Minute) // the queues' timers end in this time

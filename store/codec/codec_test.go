@@ -101,7 +101,7 @@ func TestACodecIsOfOneType(t *testing.T) {
 	}
 }
 
-// value is a runtime.Object that is no pointer.
+// value is a runtime.Object that is not a pointer.
 type value struct{}
 
 func (value) GetObjectKind() schema.ObjectKind { return schema.EmptyObjectKind }

@@ -84,7 +84,7 @@ func Example() {
 		var running sync.WaitGroup
 		running.Go(func() { _ = inf.Run(ctx) })
 		<-told
-		// Once the informer has synced, the file says where the next start goes on.
+		// Once the informer has synced, the file has the version from which the next start continues.
 		if err := inf.WaitForSync(ctx); err != nil {
 			panic(err)
 		}

@@ -78,7 +78,7 @@ func FuzzOpen(f *testing.F) {
 	f.Add([]byte{}, true, false)
 	f.Add([]byte{0, 128, 8, 1, 255, 255}, true, false)                 // the flags of a page
 	f.Add([]byte{0, 160, 10, 1, 255, 255}, true, false)                // the number of elements of a page
-	f.Add(append(meta(0, 16), 7, 0, 0, 0, 0, 0, 0, 0, 0), true, false) // a root that is no page
+	f.Add(append(meta(0, 16), 7, 0, 0, 0, 0, 0, 0, 0, 0), true, false) // a root that is not a page
 	f.Add(append(meta(1, 32), 7, 255, 255, 255, 255, 255, 255, 255, 255), true, false)
 	f.Add(append(meta(0, 40), 7, 255, 255, 255, 255, 255, 255, 255, 127), true, false)
 	f.Add(append(meta(1, 48), 7, 255, 255, 255, 255, 255, 255, 255, 255), true, false)

@@ -83,7 +83,7 @@ func TestASymbolicLinkIsRefusedAndLeftAlone(t *testing.T) {
 		t.Errorf("the file that a link leads to was made: %v", err)
 	}
 
-	// A link among the directories is no harm: the files next to the file are where it is.
+	// A link among the directories does no harm: the files next to the file are where it is.
 	linked := filepath.Join(dir, "linked")
 	if err := os.Symlink(filepath.Dir(target), linked); err != nil {
 		t.Fatal(err)

@@ -74,7 +74,7 @@ func TestAPartThatIsMissingIsAnError(t *testing.T) {
 
 				var reported []error
 				s = open(t, srv.Client(), sample.ConfigMap("", ""), valkey.Options{Identity: identity, ErrorHandler: func(err error) { reported = append(reported, err) }})
-				wantUnavailable(t, source) // the store is empty, and nobody has listed
+				wantUnavailable(t, source) // the store is empty, and no writer has listed
 				missing := (*valkey.MissingError)(nil)
 				if told := len(reported) == 1 && errors.As(reported[0], &missing); told != (part != "about" && part != "all") {
 					t.Errorf("reported: %v", reported)
@@ -237,7 +237,7 @@ func TestAfterAFailoverToAServerThatWasBehindNothingIsTakenForDeleted(t *testing
 	}
 }
 
-// A takeover of a server that has lost nothing is no reason to list, however often it happens.
+// A takeover of a server that has lost nothing is not a reason to list, however often it happens.
 func TestAReaderOfAnOldVersionKnowsWhereTheLogBegan(t *testing.T) {
 	srv := server.Start(t)
 	identity := newIdentity()

@@ -38,7 +38,7 @@ type state map[string]string
 // past is the history of a source, as a writer has told it to a store.
 type past struct {
 	mu      sync.Mutex
-	at      map[uint64]state // of the present epoch, at each version that the store was told
+	at      map[uint64]state // of the present epoch, at each version that the store got
 	now     state
 	version uint64
 	last    uint64 // the version after which nothing happens; 0 as long as something does
@@ -136,7 +136,7 @@ func (w *writer) finish() {
 	w.apply(nil, text(w.past.last))
 }
 
-// reached notes that the store is told a version. It is noted before, because a reader may be fast.
+// reached notes that the store gets a version. It is noted before, because a reader may be fast.
 func (w *writer) reached(now state, version uint64) {
 	w.past.mu.Lock()
 	defer w.past.mu.Unlock()
@@ -247,7 +247,7 @@ func (r *reader) fail(ctx context.Context, err error) {
 	}
 }
 
-// watch watches for a while. It returns the version from which the next watch goes on, and "" if the
+// watch watches for a while. It returns the version from which the next watch continues, and "" if the
 // reader must list.
 func (r *reader) watch(ctx context.Context, version string) string {
 	w, err := r.source.WatchWithContext(ctx, metav1.ListOptions{ResourceVersion: version, AllowWatchBookmarks: true})

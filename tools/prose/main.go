@@ -3,7 +3,7 @@
 //	prose -root ..
 //
 // It reads all Markdown files and the comments of all Go files in a directory. It fails if they have a
-// word that CONTRIBUTING.md rules out, or a sentence that begins with "What" or "Who" and is not a question.
+// phrase that CONTRIBUTING.md rules out, or a sentence that begins with "What" or "Who" and is not a question.
 // Code, quotations and headings do not count.
 //
 // With -lengths it prints how long the sentences of each Markdown file are instead.

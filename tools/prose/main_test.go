@@ -48,6 +48,17 @@ func TestASentenceThatBeginsWithAClauseIsFound(t *testing.T) {
 	}
 }
 
+func TestIsNoInsteadOfIsNotIsFound(t *testing.T) {
+	for text, want := range map[string]bool{
+		"It is no list.": true, "Answers that are no lists count.": true, "There is no list, and that is no\nfault.": true,
+		"There is no list.": false, "If there are no lists, it waits.": false, "It is no longer a list.": false, "It is not a list.": false,
+	} {
+		if got := found(text); (got != "") != want {
+			t.Errorf("%q: found %q", text, got)
+		}
+	}
+}
+
 func TestALineIsNamedInMarkdownAndInComments(t *testing.T) {
 	word := words[0]
 	root := fstest.MapFS{

@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 )
 
@@ -13,9 +14,20 @@ type part struct {
 }
 
 // words are those that the Go standard library would not use, or would use in another sense.
-var words = []string{"anew", "but for", "for ever", "all the same", "so many", "in the time before"}
+var words = []string{
+	"anew", "but for", "for ever", "all the same", "so many", "in the time before",
+	"somebody", "nobody", "for whom", "goes on", "went on", "lets go of", "let go of", "gets done",
+	"ctx has ended", "has come", "have come", "is told", "was told", "are told", "were told",
+	"says what", "says which", "says how", "says so",
+}
 
 var ruledOut = regexp.MustCompile(`(?i)\b(` + strings.Join(words, "|") + `)\b`)
+
+// noNoun finds "is no list" in the sense of "is not a list".
+var noNoun = regexp.MustCompile(`(?i)\b(\w+) (?:is|are|was|were) no (\w+)`)
+
+// comparatives are the words before which "is no" is right.
+var comparatives = []string{"longer", "more", "less", "older", "newer", "later", "other"}
 
 // nounClause is a sentence that begins with a clause in the place of a noun.
 var nounClause = regexp.MustCompile(`^(What|Who|Whoever) [^?]*$`)
@@ -85,6 +97,11 @@ func faults(text string) (all []string) {
 	for _, s := range sentences(text) {
 		if word := ruledOut.FindString(s); word != "" {
 			all = append(all, fmt.Sprintf("%q in: %s", word, s))
+		}
+		for _, m := range noNoun.FindAllStringSubmatch(s, -1) {
+			if !strings.EqualFold(m[1], "there") && !slices.Contains(comparatives, m[2]) {
+				all = append(all, fmt.Sprintf("%q instead of \"is not\" in: %s", m[0], s))
+			}
 		}
 		if nounClause.MatchString(s) {
 			all = append(all, fmt.Sprintf("begins with a clause instead of a noun: %s", s))

@@ -294,7 +294,7 @@ func TestWhatIsNotSelectedMakesNoSpans(t *testing.T) {
 		})), func(obj configMap) bool { return obj.Data["value"] == "in" }), informer.WatcherOptions{
 			Retry: func(int, error) (time.Duration, bool) { return time.Minute, true },
 		})
-		src.Apply(object("a", "out")) // its add has failed, so the watcher is told a delete
+		src.Apply(object("a", "out")) // its add has failed, so the watcher gets a delete
 		src.Apply(object("b", "out too"))
 		time.Sleep(time.Hour)
 		s.expect(t,

@@ -85,7 +85,7 @@ func (r results) table(out io.Writer, title string, handlers bool) {
 		peer, ours := lab.MedianOf(r[subject{sides[0].name, handlers}], row.of), lab.MedianOf(r[subject{sides[1].name, handlers}], row.of)
 		name := row.name
 		if handlers {
-			name = strings.NewReplacer("reconciles", "calls", "reconciled", "told").Replace(name)
+			name = strings.NewReplacer("reconciles", "calls", "reconciled", "delivered").Replace(name)
 		}
 		lab.Cells(out, name, row.unit, lab.Number(peer), lab.Number(ours), lab.Number(peer/ours))
 	}
