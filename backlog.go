@@ -303,7 +303,7 @@ type leave struct {
 	next atomic.Pointer[leave] // until it is set, the leave has not happened
 }
 
-// ahead holds the leaves that a listener knows and has not reached in the log. Only run uses it, or with a crew, whoever
+// ahead holds the leaves that a listener knows and has not reached in the log. Only run uses it, or with a crew, the goroutine that
 // holds the crew's mu.
 type ahead struct {
 	coming *leave // the one that happens next

@@ -218,7 +218,7 @@ type lifecycle struct{ now atomic.Int32 }
 
 func (c *lifecycle) phase() phase { return phaseOf(c.now.Load()) }
 
-// interrupts reports whether the registration has ended or run must look for leaves.
+// interrupts reports whether the registration is over or run must look for leaves.
 func (c *lifecycle) interrupts() bool { return c.now.Load() < 0 }
 
 func (c *lifecycle) removed() bool { return c.phase() < 0 }
@@ -249,7 +249,7 @@ func inPhase(p phase, look bool) int32 {
 	return int32(p)
 }
 
-// turn begins phase p, which is joining or live. It does nothing if the registration has ended.
+// turn begins phase p, which is joining or live. It does nothing if the registration is over.
 func (c *lifecycle) turn(p phase) {
 	if !c.removed() {
 		c.become(p)
@@ -267,7 +267,7 @@ func (c *lifecycle) endPop() {
 	}
 }
 
-// remove notes that the registration has ended.
+// remove notes that the registration is over.
 func (c *lifecycle) remove() {
 	switch c.phase() {
 	case phaseJoining, phaseLive:

@@ -276,7 +276,7 @@ func (c *crew[T]) finishedLocked() {
 
 // release takes back e after an attempt and merges its remaining events with newer ones of the object.
 // It returns how many events will not be delivered because of that. draining is true if the drain had
-// begun when the wait was decided. If the drain has begun since then, there is no wait.
+// begun when the wait was decided. If the drain began since then, there is no wait.
 func (c *crew[T]) release(e *entry[T], a *attempt[T], wait time.Duration, retry, draining bool) (away int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -27,7 +27,7 @@ type handling struct {
 // for all.
 const waiting, eventTime = 2000, 5 * time.Millisecond
 
-// waitingFor makes events wait for a slow watcher. It returns when the watcher has begun.
+// waitingFor makes events wait for a slow watcher. It returns when the watcher is called.
 func waitingFor(t *testing.T, queue informer.QueueKind, drain time.Duration, opts informer.WatcherOptions) (r *handling, src *source, j *journal, stop func()) {
 	t.Helper()
 	src, r, j = informertest.NewSource[configMap](), &handling{}, &journal{}

@@ -40,7 +40,7 @@ type Observer struct {
 	Undelivered func(BacklogInfo)
 }
 
-// ListInfo describes a LIST request that has ended. It may be a request for one object (limit=1), with
+// ListInfo describes a LIST request that ended. It may be a request for one object (limit=1), with
 // which the informer asks for the version of the server, after a failure or at a start over a Durable.
 type ListInfo struct {
 	Informer  string        // Options.Name
@@ -51,7 +51,7 @@ type ListInfo struct {
 	Err       error
 }
 
-// WatchInfo describes a watch that has ended.
+// WatchInfo describes a watch that ended.
 type WatchInfo struct {
 	Informer  string        // Options.Name
 	Namespace string        // as in WatchError

@@ -336,7 +336,7 @@ func (p *informerProcessor[T]) run(ctx context.Context) {
 }
 
 // drain lets the listeners deliver the rest of the log, and blocks until they have, or for at most timeout.
-// run is the ctx of Run, which has ended. The log must not get further records.
+// run is the ctx of Run, which is done. The log must not get further records.
 func (p *informerProcessor[T]) drain(run context.Context, timeout time.Duration) {
 	if timeout == 0 || errors.Is(context.Cause(run), ErrLeaseLost) {
 		return

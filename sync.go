@@ -126,7 +126,7 @@ func (i *CustomCacheInformer[T]) syncErrorIn(region string, err error, late []st
 //
 // If WaitForSync lasts longer than 30 s, it logs with the logger of ctx which parts are late and why, and
 // logs again when it returns. To find that out, it calls WaitForSync of each member once more, with a ctx
-// that has ended. Informers that are members do not log their own waiting.
+// that ended. Informers that are members do not log their own waiting.
 func (g *Group) WaitForSync(ctx context.Context) error {
 	quiet := longwait.Quiet(ctx)
 	over := longwait.Announce(ctx, func() []any { return g.missing(quiet) })

@@ -188,7 +188,7 @@ func (l Leave) check() error {
 // registration is removed or the informer has stopped. It carries the logger of Run's ctx.
 //
 // An error that a call returns goes to Options.ErrorHandler as an [*EventError], except the error of
-// this ctx after it has ended. If WatcherOptions.Retry decides so, the event comes again. Otherwise it
+// this ctx after its end. If WatcherOptions.Retry decides so, the event comes again. Otherwise it
 // counts as handled. A panic ends the process, unless WatcherOptions.RecoverPanics is set. A call must
 // not end its goroutine, as runtime.Goexit and a test's FailNow do: no goroutine would be left to call
 // the watcher.

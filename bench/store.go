@@ -111,7 +111,7 @@ func (h *shelf) change() (string, pod) {
 	return h.keys[i], h.pods[state][i]
 }
 
-// writes returns a measurement of a write beside readers that list, or call ByIndex, at a rate a second.
+// writes returns a measurement of a write with readers that list, or call ByIndex, at a rate a second.
 func writes(beside string, sz sizes, lists, byIndex int, microseconds, bytes float64) measurement {
 	name := "write, " + beside
 	return measurement{
@@ -177,7 +177,7 @@ func (h *shelf) writeBatch() time.Duration {
 	return took
 }
 
-// waits returns a measurement of the time until a write returns, beside readers that list everything.
+// waits returns a measurement of the time until a write returns, with readers that list everything.
 func waits(sz sizes, readers int, pause time.Duration, least floor) measurement {
 	name := fmt.Sprintf("wait of a write with %d readers that list", readers)
 	return measurement{

@@ -19,7 +19,7 @@ import (
 const MaxSize = 256 << 10
 
 // Allow permits parts of kubeconfigs that [Config] refuses otherwise. The zero value permits nothing. Set a field only
-// if you trust everybody who may write the kubeconfigs as much as the program itself.
+// if you trust all users who may write the kubeconfigs as much as the program itself.
 type Allow struct {
 	Exec         bool // exec: a program that this process runs, without standard input. If it hangs, it delays comparisons of clusters.
 	AuthProvider bool // auth-provider: a plugin that is linked into this program.

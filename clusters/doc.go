@@ -23,7 +23,7 @@
 //   - exec and auth-provider, which run a program or a plugin.
 //   - certificate-authority, client-certificate, client-key and tokenFile, which read files. A path must be absolute.
 //   - proxy-url, which lets another host see and answer the requests.
-//   - insecure-skip-tls-verify, and servers with http, which show the credentials to anybody on the way.
+//   - insecure-skip-tls-verify, and servers with http, which show the credentials to the network.
 //   - as, as-uid, as-groups and as-user-extra, with which the program acts as another user than its credentials name.
 //
 // Only the current-context counts, with the cluster and the user that it names. A missing field is not taken from

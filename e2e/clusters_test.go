@@ -256,7 +256,7 @@ func (f *fleet) complete(cluster string, m *member) map[string][]time.Duration {
 	return took
 }
 
-// copies returns two servers that have begun with the same etcd, with objects in a namespace.
+// copies returns two servers that began with the same etcd, with objects in a namespace.
 func copies(w *world, namespace string) (servers [2]*apiserver.Server) {
 	w.t.Helper()
 	dirs := [2]string{w.t.TempDir(), w.t.TempDir()}

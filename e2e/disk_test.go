@@ -209,7 +209,7 @@ func inParts(end int, f func(n int)) {
 	all.Wait()
 }
 
-// checkTold fails the test unless the watcher has ended with the state of the server, and was
+// checkTold fails the test unless the watcher ends with the state of the server, and was
 // notified of the objects that were deleted and changed while it was not running.
 func (w *world) checkTold(l *diskLife, gone map[types.UID]bool, changed map[types.NamespacedName]bool) {
 	w.t.Helper()

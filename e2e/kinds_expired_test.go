@@ -74,7 +74,7 @@ func (r *restarter) take(event watch.Event) {
 	}
 }
 
-// has reports whether it has these versions, after n watches have begun.
+// has reports whether it has these versions, after n watches began.
 func (r *restarter) has(want map[types.NamespacedName]string, n int) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -56,7 +56,7 @@ func kindOfRequest(query url.Values) string {
 }
 
 // settled matches a watch that stays, and what a busy server adds to it: further watches that
-// replace one that has ended, and the probe after a watch that took a second to begin.
+// replace one that ended, and the probe after a watch that took a second to begin.
 var settled = regexp.MustCompile(`watch( watch| probe)*$`)
 
 // take returns the requests since the last call, without what a busy server adds to the last watch.

@@ -51,7 +51,7 @@ type Options struct {
 	// there is no answer, unless SkipInClusterLookup or TolerateInClusterLookupFailure is true.
 	Authentication *genericserver.DelegatingAuthenticationOptions
 	// Authorization asks the API server, by SubjectAccessReviews, whether a client may read. If it is
-	// nil, everybody who reaches the relay may read everything that it serves. A revoked permission ends
+	// nil, every client that reaches the relay may read everything that it serves. A revoked permission ends
 	// at the latest after AllowCacheTTL, when the answer of the review has left the cache, plus twice
 	// MinWatchTimeout, when the last open watch ends.
 	Authorization *genericserver.DelegatingAuthorizationOptions

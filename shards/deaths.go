@@ -39,7 +39,7 @@ func (s *Set) endSessionLocked(seen *seenSession, now time.Time) {
 	})
 }
 
-// cleanLocked deletes the Leases of sessions that have ended and have no bucket. It ends the
+// cleanLocked deletes the Leases of sessions that ended and have no bucket. It ends the
 // sessions that have died.
 func (s *Set) cleanLocked(now time.Time) {
 	var named []string

@@ -123,7 +123,7 @@ func (f *following[T]) life() *life[T] {
 	return f.now
 }
 
-// stop ends a life and waits until it has ended.
+// stop ends a life and waits until it is over.
 func (f *following[T]) stop() {
 	l := f.life()
 	if l == nil {

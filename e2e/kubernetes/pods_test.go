@@ -23,7 +23,7 @@ const (
 	writers   = 8
 )
 
-// TestEachEventOfPodsIsThatOfClientGo runs a typed informer beside client-go's over Pods in protobuf, and
+// TestEachEventOfPodsIsThatOfClientGo runs a typed informer next to client-go's over Pods in protobuf, and
 // compares all events: an event must have the same type and equal objects.
 func TestEachEventOfPodsIsThatOfClientGo(t *testing.T) {
 	skipIfShort(t)

@@ -13,7 +13,7 @@ import (
 
 const relayAlertsFile = "../../relay/alerts.yaml"
 
-// TestARelayThatHearsNothingFiresItsAlert plays a relay and a program beside it, whose informers
+// TestARelayThatHearsNothingFiresItsAlert plays a relay and a program next to it, whose informers
 // both hear nothing for a while. Only the relay has a limit.
 func TestARelayThatHearsNothingFiresItsAlert(t *testing.T) {
 	groups, errs := rulefmt.ParseFile(relayAlertsFile, false, model.UTF8Validation, promQL, slog.New(slog.DiscardHandler))

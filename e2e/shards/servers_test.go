@@ -14,7 +14,7 @@ import (
 )
 
 // A world has one API server that selects by shards, in the test's process, and may have another one
-// beside it that does not.
+// next to it that does not.
 
 // serving is which API servers answer.
 type serving string

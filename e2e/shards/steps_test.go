@@ -181,13 +181,13 @@ func (w *world) meanwhile() {
 	}
 }
 
-// stubborn has one call of a replica ignore its ctx. It waits until the call has begun.
+// stubborn has one call of a replica ignore its ctx. It waits until the call is under way.
 func (w *world) stubborn(r *remote, d time.Duration) {
 	w.order(r, order{For: d, Stubborn: true})
 	w.note("%s: a call ignores its ctx for %v", r.name, d)
 }
 
-// order has the next calls of a replica do as ordered. It waits until they have begun.
+// order has the next calls of a replica do as ordered. It waits until they are under way.
 func (w *world) order(r *remote, orders ...order) {
 	w.Helper()
 	w.recorder.expect(r.name, orders...)

@@ -250,7 +250,7 @@ func sights(calls []*call, kind int) (all []string) {
 	return all
 }
 
-// seen reports whether a call that has begun at a time has seen that the object is gone.
+// seen reports whether a call that began at a time has seen that the object is gone.
 func (d death) seen(s sight, begun time.Time) bool {
 	switch {
 	case s.UID == d.uid:

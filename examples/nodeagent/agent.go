@@ -115,7 +115,7 @@ func (a *agent) lookup(w http.ResponseWriter, r *http.Request) {
 	}
 	pod := slices.MaxFunc(pods, later)
 	w.Header().Set("Content-Type", "application/json")
-	// An error means that the client has gone.
+	// An error means that the client is gone.
 	_ = json.NewEncoder(w).Encode(answer{pod.Namespace, pod.Name, pod.UID, pod.Labels})
 }
 

@@ -34,7 +34,7 @@ func on(node string, pod *corev1.Pod) *corev1.Pod {
 	return pod
 }
 
-// ended returns the Pod after its last container has ended. It keeps its addresses.
+// ended returns the Pod after its last container has exited. It keeps its addresses.
 func ended(pod *corev1.Pod) *corev1.Pod {
 	pod.Status.Phase = corev1.PodSucceeded
 	return pod

@@ -150,7 +150,7 @@ func TestADeadClusterHoldsUpNoOther(t *testing.T) {
 func TestTheWaitForTheFirstLists(t *testing.T) {
 	for name, c := range map[string]struct {
 		wait     time.Duration
-		clusters []string // that hang, beside one that does not unless it is left out
+		clusters []string // that hang, next to one that does not unless it is left out
 		well     bool
 		stored   bool // a Durable knows another cluster
 		synced   time.Duration

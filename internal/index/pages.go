@@ -178,7 +178,7 @@ func (p *Pages) begin(ctx context.Context, after string, pg *page) bool {
 	return true
 }
 
-// hangs reports whether the read of a page, which has begun, takes longer than patience.
+// hangs reports whether the read of a page that is under way takes longer than patience.
 func (p *Pages) hangs(pg *page) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()

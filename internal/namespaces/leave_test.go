@@ -173,7 +173,7 @@ func TestTenThousandChangesOfTheSet(t *testing.T) {
 				synctest.Wait()
 			}
 			inf.set("keep")
-			s.Apply(object("keep", "x", fmt.Sprint(n))) // the source forgets watches that have ended at its next event
+			s.Apply(object("keep", "x", fmt.Sprint(n))) // the source forgets watches that ended at its next event
 			time.Sleep(time.Hour)
 			runtime.GC()
 			var m runtime.MemStats

@@ -35,5 +35,5 @@ func Making(name string) *Queue {
 	return nil
 }
 
-// Over reports whether q is the queue of a controller that has ended.
+// Over reports whether q is the queue of a controller that ended.
 func (q *Queue) Over() bool { return q != nil && q.over.Load() }

@@ -32,7 +32,7 @@ type Set interface {
 	//
 	// The returned ctx ends with ctx, and when this replica may no longer work on the bucket. If another
 	// replica may have the bucket, the cause wraps informer.ErrLeaseLost. If the process was stopped for
-	// a while, such as by SIGSTOP, the first call of Err after that shows that the session has ended.
+	// a while, such as by SIGSTOP, the first call of Err after that shows that the session is over.
 	Enter(ctx context.Context, bucket int) (call context.Context, done func(), ok bool)
 }
 

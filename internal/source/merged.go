@@ -17,7 +17,7 @@ type merged struct {
 	count  *atomic.Int64 // of the taken events
 	next   watch.Event   // was taken, and comes next, unless its type is that of a Mark
 	marked bool          // what client-go has comes next
-	held   bool          // client-go has e, or its watch has ended
+	held   bool          // client-go has e, or its watch is over
 	e      watch.Event
 	open   bool
 }
@@ -38,7 +38,7 @@ func (m *merged) poll() (e watch.Event, open, ok bool) {
 			default:
 			}
 		}
-		// client-go has an event only after its Mark, so without one, its watch has ended.
+		// client-go has an event only after its Mark, so without one, its watch is over.
 		if m.held {
 			m.held, m.marked = false, false
 			return m.e, m.open, true

@@ -207,7 +207,7 @@ func heap() int64 {
 	return int64(m.HeapAlloc)
 }
 
-// An omitted field is in no object, whoever decodes it.
+// An omitted field is in no object, whichever code decodes it.
 func TestNobodyGetsOmittedFields(t *testing.T) {
 	for _, contentType := range []string{"", runtime.ContentTypeJSON} { // "" is protobuf
 		for _, opts := range []anyOptions{

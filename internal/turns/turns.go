@@ -96,7 +96,7 @@ func (t *Turn) Allow(d time.Duration) {
 	}
 }
 
-// Release ends the turn, unless it has ended already.
+// Release ends the turn, unless it is over.
 func (t *Turn) Release() {
 	if t == nil {
 		return

@@ -141,7 +141,7 @@ func TestWithoutALimitNobodyWaits(t *testing.T) {
 	acquire(t, l).Release()
 }
 
-// No turn is lost or made, whoever stops to wait when.
+// No turn is lost or made, whichever caller stops to wait, and when.
 func TestTurnsAreNeitherLostNorMade(t *testing.T) {
 	for n := 1; n <= 3; n++ {
 		t.Run(fmt.Sprint(n), func(t *testing.T) {

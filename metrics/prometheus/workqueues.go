@@ -104,7 +104,7 @@ func (w *workqueues) Collect(ch chan<- prom.Metric) {
 	}
 }
 
-// sweepLocked removes the series of names whose queues all belong to controllers that have ended.
+// sweepLocked removes the series of names whose queues all belong to controllers that ended.
 func (w *workqueues) sweepLocked() {
 	for l, all := range w.queues {
 		if w.queues[l] = slices.DeleteFunc(all, (*queues.Queue).Over); len(w.queues[l]) == 0 {

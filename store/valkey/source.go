@@ -213,7 +213,7 @@ func (s *Source) page(ctx context.Context, after string) (h head, page []string,
 }
 
 // follows returns nil if h has the same log and the same session as the page before, and no earlier
-// version. Otherwise it returns a changedError. A server that has gone back may be at the same version
+// version. Otherwise it returns a changedError. A server that went back may be at the same version
 // again, with other ids in its log.
 func (l *listing) follows(h head) error {
 	switch {

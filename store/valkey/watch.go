@@ -141,7 +141,7 @@ func (f *follower) run() {
 	}
 }
 
-// follow sends the entries in h. It returns false if the watch has ended.
+// follow sends the entries in h. It returns false if the watch is over.
 func (f *follower) follow(h head) bool {
 	switch {
 	case h.log != f.log:
@@ -230,7 +230,7 @@ func (f *follower) pause() bool {
 	}
 }
 
-// wait blocks until the log may have more entries. It returns false if the watch has ended, or if the
+// wait blocks until the log may have more entries. It returns false if the watch is over, or if the
 // server does not answer.
 func (f *follower) wait() bool {
 	// The client ignores the end of a ctx that has a deadline until a blocking command has returned.

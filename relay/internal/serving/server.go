@@ -29,7 +29,7 @@ import (
 type Config struct {
 	// Generic must come from NewGenericConfig. The caller sets SecureServing, LoopbackClientConfig,
 	// Authentication and Authorization, with the options of k8s.io/apiserver. Without an
-	// authenticator or an authorizer, everybody may read everything. The caller may change
+	// authenticator or an authorizer, every client may read everything. The caller may change
 	// MaxRequestsInFlight, RequestTimeout, MinRequestTimeout (watches end after one to two times
 	// that), ShutdownDelayDuration, GoawayChance and the health checks. Generic is required, and New
 	// changes it.
@@ -85,7 +85,7 @@ type Server struct {
 	closed    bool
 }
 
-// New returns a server that has begun to watch the storages. It does not block. It returns an error
+// New returns a server that already watches the storages. It does not block. It returns an error
 // if the configuration cannot be used.
 func New(config Config) (*Server, error) {
 	if err := config.validate(); err != nil {

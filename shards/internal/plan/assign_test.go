@@ -69,7 +69,7 @@ func TestAllReplicasComeToTheSamePlan(t *testing.T) {
 	if got := Assign(nil, holders, nil); !slices.Equal(got, make([]string, len(holders))) {
 		t.Errorf("without sessions: %v", got)
 	}
-	// The buckets of a session that has ended go to all others.
+	// The buckets of a session that ended go to all others.
 	free := make([]string, 900)
 	if has := count(Assign([]string{"a", "b", "c"}, free, nil)); has["a"] != 300 || has["b"] != 300 || has["c"] != 300 {
 		t.Errorf("free buckets: %v", has)

@@ -1,7 +1,7 @@
 // Command serve is an etcd and a kube-apiserver in one process. Package kubeapiserver starts it.
 //
 // Its arguments are the directory for etcd's files, and then flags of kube-apiserver. It serves on a
-// socket that it inherits as file descriptor 3, which listens already. So whoever starts it knows the
+// socket that it inherits as file descriptor 3, which listens already. So the process that starts it knows the
 // address, and no other process can take the port first. It ends when its standard input does, so that
 // it does not outlive a test that is killed.
 package main
