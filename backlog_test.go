@@ -117,9 +117,9 @@ func manyUpdates() int {
 	return 1_000_000
 }
 
-// TestABlockedWatcherTakesLittleMemoryAndDelaysNobody plays a case in which client-go needs
+// TestABlockedWatcherTakesLittleMemoryAndDelaysNoOther plays a case in which client-go needs
 // 1282 MiB.
-func TestABlockedWatcherTakesLittleMemoryAndDelaysNobody(t *testing.T) {
+func TestABlockedWatcherTakesLittleMemoryAndDelaysNoOther(t *testing.T) {
 	const objects, backlog, limit = 1000, 1024, 8 << 20
 	updates := manyUpdates()
 	eachQueue(t, func(t *testing.T, queue informer.QueueKind) {
@@ -231,7 +231,7 @@ type unforgetful struct{ *informertest.Store }
 
 func (unforgetful) Delete(any) error { return nil }
 
-func TestADeleteThatComesTwiceIsToldOnceToWhoIsBehind(t *testing.T) {
+func TestADeleteThatComesTwiceIsDeliveredOnceToALateWatcher(t *testing.T) {
 	eachQueue(t, func(t *testing.T, queue informer.QueueKind) {
 		src := informertest.NewSource(object("a", "1"))
 		inf := newInformer(t, src, options{Queue: queue, Store: unforgetful{informertest.NewStore(nil)}})

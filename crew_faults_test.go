@@ -74,7 +74,7 @@ func TestNoRetryIsForgotten(t *testing.T) {
 	}
 }
 
-func TestANestedSelectionIsToldOfTheEndToo(t *testing.T) {
+func TestANestedSelectionGetsTheEndToo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		src := informertest.NewSource(object("a", "AB"))
 		inf := newInformer(t, src, options{ErrorHandler: quiet})

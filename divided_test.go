@@ -134,7 +134,7 @@ func told(events *[]string) string {
 	return s
 }
 
-func TestObjectsThatLeaveThePartAreNotTold(t *testing.T) {
+func TestObjectsThatLeaveThePartAreNotDelivered(t *testing.T) {
 	eachFirstState(t, func(t *testing.T, opts options) {
 		src := informertest.NewSource(letters("abcdef")...)
 		d := newDivided(src, "abc")
@@ -177,7 +177,7 @@ func TestObjectsThatLeaveThePartAreNotTold(t *testing.T) {
 }
 
 // An object that is deleted while the informer lists another part was in both parts, so its delete is delivered.
-func TestADeleteDuringATurnIsTold(t *testing.T) {
+func TestADeleteDuringATurnIsDelivered(t *testing.T) {
 	eachFirstState(t, func(t *testing.T, opts options) {
 		src := informertest.NewSource(letters("abcd")...)
 		d := newDivided(src, "abc")

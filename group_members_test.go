@@ -33,7 +33,7 @@ func TestRunReturnsWhenEveryMemberHasAlsoThoseBeingRemoved(t *testing.T) {
 	})
 }
 
-func TestAMemberWhoseRunFailsStopsNobodyAndIsReportedOnce(t *testing.T) {
+func TestAMemberWhoseRunFailsStopsNoOtherAndIsReportedOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var errs errorLog
 		g := informer.Group{ErrorHandler: errs.Handle}

@@ -20,7 +20,7 @@ import (
 	"github.com/customcacheinformer/informer/informertest"
 )
 
-func TestAKindWhoseCRDIsMissingHoldsUpNobodyAndSyncsWhenItAppears(t *testing.T) {
+func TestAKindWhoseCRDIsMissingHoldsUpNoOtherAndSyncsWhenItAppears(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g, src, widgets := newGroup(t), informertest.NewSource(object("a", "1")), informertest.NewSource[*corev1.Pod]()
 		forbid(widgets, apierrors.NewGenericServerResponse(404, "list", schema.GroupResource{Group: "example.com", Resource: "widgets"}, "", "", 0, true))
@@ -62,7 +62,7 @@ func TestWaitForSyncNoticesWhenRunBeginsAndWhenAMemberFails(t *testing.T) {
 	})
 }
 
-func TestWaitForSyncOfAGroupThatStopsSaysSo(t *testing.T) {
+func TestWaitForSyncOfAGroupThatStopsReportsThat(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for late, members := range map[string][]informer.Member{
 			"a member (it has none)": nil,
@@ -112,7 +112,7 @@ func TestWaitForSyncIsNotMisledByAMemberRemovedWhileItLooks(t *testing.T) {
 	})
 }
 
-func TestWaitForSyncWaitsForWhoIsAddedMeanwhile(t *testing.T) {
+func TestWaitForSyncWaitsForMembersAddedMeanwhile(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := newGroup(t)
 		first, heal := refused(t, "first")
@@ -130,7 +130,7 @@ func TestWaitForSyncWaitsForWhoIsAddedMeanwhile(t *testing.T) {
 	})
 }
 
-func TestWaitForSyncNoLongerWaitsForWhoIsRemoved(t *testing.T) {
+func TestWaitForSyncNoLongerWaitsForRemovedMembers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := newGroup(t)
 		run, release := lingers()
@@ -149,7 +149,7 @@ func TestWaitForSyncNoLongerWaitsForWhoIsRemoved(t *testing.T) {
 	})
 }
 
-func TestWaitForSyncNamesEverybodyWhoIsLateAndWhy(t *testing.T) {
+func TestWaitForSyncNamesAllLateMembersAndTheirReasons(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var g informer.Group
 		store, full := informertest.NewStore(nil), errors.New("disk full")
@@ -171,7 +171,7 @@ func TestWaitForSyncNamesEverybodyWhoIsLateAndWhy(t *testing.T) {
 	})
 }
 
-func TestWaitForSyncOfASyncedGroupSucceedsAlsoIfCtxOrTheGroupHasEnded(t *testing.T) {
+func TestWaitForSyncOfASyncedGroupSucceedsAlsoIfCtxOrTheGroupIsDone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := newGroup(t)
 		add(t, g, newInformer(t, informertest.NewSource(object("a", "1")), options{}))
@@ -339,7 +339,7 @@ func TestALongWaitForSyncLogsItsReasonsInOneLine(t *testing.T) {
 	}
 }
 
-func TestNothingOfWaitForSyncGoesOnWhenItHasReturned(t *testing.T) {
+func TestNothingOfWaitForSyncRunsAfterItReturns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := newGroup(t)
 		var under atomic.Int32

@@ -123,7 +123,7 @@ func TestAWatchIsTimedFromTheRequest(t *testing.T) {
 	})
 }
 
-func TestNoCallBeginsWithACtxThatHasEnded(t *testing.T) {
+func TestNoCallBeginsWithACtxThatIsDone(t *testing.T) {
 	eachQueue(t, func(t *testing.T, queue informer.QueueKind) {
 		for range 50 {
 			src := informertest.NewSource(object("a", "1"), object("b", "1"), object("c", "1"), object("d", "1"))

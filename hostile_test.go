@@ -339,7 +339,7 @@ func TestAHostileVersionIsReportedAndLosesNothing(t *testing.T) {
 	}
 }
 
-func TestAHostileBookmarkIsNoPlaceToGoOnAt(t *testing.T) {
+func TestNoInformerContinuesAtAHostileBookmark(t *testing.T) {
 	t.Parallel()
 	eachQueue(t, func(t *testing.T, queue informer.QueueKind) {
 		w := newWorld(t, options{Queue: queue})

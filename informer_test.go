@@ -19,7 +19,7 @@ import (
 	"github.com/customcacheinformer/informer/internal/testkit"
 )
 
-func TestAWatcherIsToldTheStateAndThenEachChange(t *testing.T) {
+func TestAWatcherGetsTheStateAndThenEachChange(t *testing.T) {
 	eachQueue(t, func(t *testing.T, queue informer.QueueKind) {
 		src := informertest.NewSource(object("a", "1"), object("b", "1"))
 		inf, r := watched(t, src, options{Queue: queue})
@@ -44,7 +44,7 @@ func TestAWatcherIsToldTheStateAndThenEachChange(t *testing.T) {
 	})
 }
 
-func TestTheStoreIsChangedBeforeAnyoneIsTold(t *testing.T) {
+func TestTheStoreIsChangedBeforeAnyWatcherIsCalled(t *testing.T) {
 	eachQueue(t, func(t *testing.T, queue informer.QueueKind) {
 		src := informertest.NewSource(object("a", "1"))
 		inf := newInformer(t, src, options{Queue: queue})
@@ -173,7 +173,7 @@ func TestAnImpossibleRequestIsAnErrorThatNamesTheInformer(t *testing.T) {
 	}
 }
 
-func TestWaitForSyncSaysWhoIsLate(t *testing.T) {
+func TestWaitForSyncNamesTheLateWatcher(t *testing.T) {
 	eachQueue(t, func(t *testing.T, queue informer.QueueKind) {
 		src := informertest.NewSource(object("a", "1"))
 		inf := newInformer(t, src, options{Queue: queue, Name: "maps"})

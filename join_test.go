@@ -126,7 +126,7 @@ func versionsOf(events []event) map[string][]string {
 	return versions
 }
 
-func TestAJoinIsToldTheStateAtTheCallAlsoIfTheStoreListsLater(t *testing.T) {
+func TestAJoinGetsTheStateAtTheCallAlsoIfTheStoreListsLater(t *testing.T) {
 	eachQueue(t, func(t *testing.T, queue informer.QueueKind) {
 		store := &gatedStore{Store: cache.NewStore(cache.MetaNamespaceKeyFunc)}
 		src := informertest.NewSource(object("stays", "1"), object("changes", "1"), object("goes", "1"), object("again", "1"))

@@ -55,7 +55,7 @@ func TestRunWithAnEndedCtxDoesNothing(t *testing.T) {
 	})
 }
 
-func TestAfterTheStopEverythingSaysSo(t *testing.T) {
+func TestAfterTheStopEverythingReportsIt(t *testing.T) {
 	eachQueue(t, func(t *testing.T, queue informer.QueueKind) {
 		src := informertest.NewSource(object("a", "1"))
 		inf := newInformer(t, src, options{Queue: queue})
@@ -243,9 +243,9 @@ func (a onValue) Value(key any) any {
 	return a.Context.Value(key)
 }
 
-// TestWhoWaitsForAWatcherOfAnInformerThatStopsIsToldThat stops an informer, which removes its
+// TestWaitsForAWatcherOfAnInformerThatStopsReturnThat stops an informer, which removes its
 // watchers. The error of a call that waits must name the stop, not the removal.
-func TestWhoWaitsForAWatcherOfAnInformerThatStopsIsToldThat(t *testing.T) {
+func TestWaitsForAWatcherOfAnInformerThatStopsReturnThat(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for range 30 { // the outcome depends on chance in each round
 			inf := newInformer(t, informertest.NewSource(object("a", "1")), options{})

@@ -164,7 +164,7 @@ func startUpUnderFire(t *testing.T, queue informer.QueueKind, seed uint64) {
 }
 
 // An object leaves while its events wait for a watcher. They are not delivered any more, also if it comes back.
-func TestEventsOfObjectsThatHaveLeftAreNotTold(t *testing.T) {
+func TestEventsOfObjectsThatHaveLeftAreNotDelivered(t *testing.T) {
 	forever := func(int, error) (time.Duration, bool) { return time.Minute, true }
 	for name, w := range map[string]informer.WatcherOptions{
 		"in the log":       {},
@@ -262,7 +262,7 @@ func leaveWhileAWatcherIsBlocked(t *testing.T, w informer.WatcherOptions, when s
 	}
 }
 
-func TestTheEventsOfAnObjectThatTheStoreKeepsAreTold(t *testing.T) {
+func TestTheEventsOfAnObjectThatTheStoreKeepsAreDelivered(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, store := newDivided(informertest.NewSource(letters("ax")...), "ax"), informertest.NewStore(nil)
 		inf := newInformer(t, d, options{Store: store, ErrorHandler: quiet})

@@ -230,7 +230,7 @@ func TestAnIndexAddedLaterReportsByNumber(t *testing.T) {
 	})
 }
 
-func TestADropInLogsWhyRunHasEnded(t *testing.T) {
+func TestADropInLogsWhyRunEnded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var errs errorLog
 		opts := options{Durable: informertest.NewDurable(), ErrorHandler: errs.Handle, Name: "second"}

@@ -231,7 +231,7 @@ func TestADeleteThatARelistFindsHasTheVersionOfTheList(t *testing.T) {
 	})
 }
 
-func TestWhoReadsAStateFindsItsVersionInChanged(t *testing.T) {
+func TestAReaderOfAStateFindsItsVersionInChanged(t *testing.T) {
 	eachRelist(t, func(t *testing.T, opts options) {
 		src := informertest.NewSource(object("a", "1"), object("b", "1"))
 		store := informertest.NewStore(cache.NewStore(cache.MetaNamespaceKeyFunc))

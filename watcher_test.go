@@ -269,7 +269,7 @@ func TestCatchUpEndsWithItsCtxTheRegistrationOrTheInformer(t *testing.T) {
 	})
 }
 
-func TestCatchUpGoesOnWhileTheInformerDrains(t *testing.T) {
+func TestCatchUpContinuesWhileTheInformerDrains(t *testing.T) {
 	eachListener(t, func(t *testing.T, opts informer.WatcherOptions) {
 		inf := newInformer(t, informertest.NewSource(object("a", "1")), options{DrainTimeout: hour})
 		stop := informertest.Run(t, inf)

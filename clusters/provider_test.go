@@ -198,7 +198,7 @@ func TestALateUIDCounts(t *testing.T) {
 	})
 }
 
-func TestTheEndOfRunIsNoError(t *testing.T) {
+func TestTheEndOfRunIsNotAnError(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFleet(t)
 		f.answer("east", "1")

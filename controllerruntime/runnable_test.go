@@ -200,7 +200,7 @@ func TestAControllerWaitsForItsSource(t *testing.T) {
 	ok(t, <-ended)
 }
 
-func TestAManagerSaysWhyItsSourceDoesNotSync(t *testing.T) {
+func TestAManagerReportsWhyItsSourceDoesNotSync(t *testing.T) {
 	forbidden := errors.New("pods are forbidden")
 	pods := newPods(t, controllerruntime.ListWatch(manyPods(func() error { return forbidden }), &corev1.PodList{}))
 	mgr := newManager(t, config.Controller{CacheSyncTimeout: 100 * time.Millisecond})

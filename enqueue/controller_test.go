@@ -248,7 +248,7 @@ func TestWithoutAnErrorHandlerALossOnStandbyIsLogged(t *testing.T) {
 	})
 }
 
-func TestAWaitEndsWhenAControllerIsRemovedThatNobodyRuns(t *testing.T) {
+func TestAWaitEndsWhenAControllerThatDoesNotRunIsRemoved(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newController(t, nothing, enqueue.Options{Name: "website"}, enqueue.For(newPods(t, "pods", informertest.NewSource(pod("p")))))
 		done := make(chan error, 1)
@@ -264,7 +264,7 @@ func TestAWaitEndsWhenAControllerIsRemovedThatNobodyRuns(t *testing.T) {
 	})
 }
 
-func TestAControllerThatHasEndedQueuesNothing(t *testing.T) {
+func TestAnEndedControllerQueuesNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := start(t, enqueue.Options{}, returning())
 		r.stop()

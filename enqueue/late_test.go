@@ -78,7 +78,7 @@ func TestHealthNamesTheInformersThatAControllerWaitsFor(t *testing.T) {
 	})
 }
 
-func TestHealthSaysWhyAControllerCannotSync(t *testing.T) {
+func TestHealthShowsWhyAControllerCannotSync(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		source := informertest.NewSource(pod("a"))
 		source.SetFaults(informertest.Faults{RejectWatchList: true})

@@ -241,7 +241,7 @@ func hangs(ctx context.Context, _ string) (time.Duration, error) {
 }
 
 // One worker hangs. The other one is always in a call or in the ErrorHandler, and keys wait for it.
-func TestLiveDoesNotFailWhileOneWorkerGoesOn(t *testing.T) {
+func TestLiveDoesNotFailWhileOneWorkerContinues(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := start(t, enqueue.Options{
 			Workers: 2, MaxDelay: time.Second, ErrorHandler: func(context.Context, error) { time.Sleep(10 * time.Minute) },

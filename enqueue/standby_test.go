@@ -351,7 +351,7 @@ func TestAControllerWhoseCtxEndsWithItsElectionMakesNoCall(t *testing.T) {
 	}
 }
 
-func TestAControllerSaysThatItsInformerHasStoppedBeforeAllObjectsWereTold(t *testing.T) {
+func TestAControllerReportsThatItsInformerStoppedBeforeAllObjectsWereDelivered(t *testing.T) {
 	for _, replaying := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
 			elected := make(chan struct{})

@@ -20,7 +20,7 @@ import (
 	"github.com/customcacheinformer/informer/informertest"
 )
 
-func TestFailAnswersAsManyRequestsAsItSays(t *testing.T) {
+func TestFailAnswersTheGivenNumberOfRequests(t *testing.T) {
 	src := informertest.NewSource(configMap("a", "1"))
 	forbidden := apierrors.NewGenericServerResponse(http.StatusForbidden, "list", corev1.Resource("configmaps"), "", "no", 0, true)
 	garbage := errors.New("garbage")

@@ -57,7 +57,7 @@ func wantGenerations(t *testing.T, what string, got []int64, want ...int64) {
 	}
 }
 
-func TestTheGenerationRisesWithTheDesiredStateAlone(t *testing.T) {
+func TestTheGenerationRisesOnlyWithTheDesiredState(t *testing.T) {
 	wantGenerations(t, "a Pod", generationsOf(t, &corev1.Pod{},
 		func(p *corev1.Pod) { p.Spec.NodeName = "n" },
 		func(p *corev1.Pod) { p.Status.Phase = corev1.PodRunning },

@@ -266,7 +266,7 @@ func TestObjectsAreSortedByNamespaceAndName(t *testing.T) {
 	}
 }
 
-func TestNobodySharesAnObjectWithTheSource(t *testing.T) {
+func TestNoCallerSharesAnObjectWithTheSource(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		mine := configMap("a", "1")
 		src := informertest.NewSource(mine)

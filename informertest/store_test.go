@@ -62,7 +62,7 @@ func wantStored(t *testing.T, s cache.Store, want ...string) {
 	}
 }
 
-func TestAStoreWorksUntilItIsToldOtherwise(t *testing.T) {
+func TestAStoreWorksUntilItIsMadeToFail(t *testing.T) {
 	s := informertest.NewStore(nil)
 	a := configMap("a", "1")
 	for _, err := range []error{
@@ -339,7 +339,7 @@ func TestOperationsHangUntilAllReleases(t *testing.T) {
 	}
 }
 
-func TestOperationsTakeAsLongAsTheyAreToldAtTheSameTime(t *testing.T) {
+func TestOperationsTakeTheGivenTimeAtTheSameTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, _ := storeOf(configMap("a", "1"), configMap("b", "1"))
 		s.Delay(time.Minute)

@@ -39,7 +39,7 @@ func (p *pages) ListWithContext(_ context.Context, opts metav1.ListOptions) (run
 }
 
 // Counting millions of objects takes longer than the API server remembers the state of the first page.
-func TestACountGoesOnWhenItsNextPageHasExpired(t *testing.T) {
+func TestACountContinuesWhenItsNextPageHasExpired(t *testing.T) {
 	weights := map[string]int{}
 	all := &pages{offers: true}
 	if err := (&source{all: all}).count(t.Context(), weights); err != nil {

@@ -110,7 +110,7 @@ func TestRangesThatCannotBeReadDelayAReplica(t *testing.T) {
 
 // A replica that starts must not divide by ranges that were written into the Lease by hand: others work
 // by the ranges that they know.
-func TestRangesThatSomebodyChangesAreWrittenAgain(t *testing.T) {
+func TestChangedRangesAreWrittenAgain(t *testing.T) {
 	inDividedWorld(t, 64, func(t *testing.T, w *world) {
 		a, b := w.start("a", calls(time.Second, false)), w.start("b", calls(time.Second, false))
 		w.settled(time.Minute)
@@ -135,7 +135,7 @@ func TestRangesThatSomebodyChangesAreWrittenAgain(t *testing.T) {
 }
 
 // A replica tries again if it cannot create the Lease of the ranges at first.
-func TestRangesThatSomebodyDeletesAreWrittenAgainUntilThatSucceeds(t *testing.T) {
+func TestDeletedRangesAreWrittenAgainUntilThatSucceeds(t *testing.T) {
 	inDividedWorld(t, 64, func(t *testing.T, w *world) {
 		var refused atomic.Bool
 		w.client.PrependReactor("create", "leases", func(action clienttesting.Action) (bool, runtime.Object, error) {
@@ -158,7 +158,7 @@ func TestRangesThatSomebodyDeletesAreWrittenAgainUntilThatSucceeds(t *testing.T)
 }
 
 // If no replica is left that knows the ranges, others are cut when the last session is over.
-func TestRangesThatNobodyKnowsAreCutAgain(t *testing.T) {
+func TestRangesThatNoReplicaKnowsAreCutAgain(t *testing.T) {
 	inDividedWorld(t, 64, func(t *testing.T, w *world) {
 		a := w.start("a")
 		w.settled(time.Minute)

@@ -165,7 +165,7 @@ func TestTokensRiseWhenTheLeasesWereDeleted(t *testing.T) {
 	})
 }
 
-func TestLeasesThatSomebodyDeletesAreMadeAgain(t *testing.T) {
+func TestDeletedLeasesAreMadeAgain(t *testing.T) {
 	inWorld(t, 64, func(t *testing.T, w *world) {
 		a, b := w.start("a", calls(100*time.Millisecond, false)), w.start("b", calls(100*time.Millisecond, false))
 		time.Sleep(10 * time.Second) // the sessions show which buckets they have
@@ -221,7 +221,7 @@ func TestABucketMovesWithItsDeletes(t *testing.T) {
 	})
 }
 
-func TestACallThatGoesOnAfterAPauseFindsItsCtxEnded(t *testing.T) {
+func TestACallThatContinuesAfterAPauseFindsItsCtxDone(t *testing.T) {
 	inWorld(t, 1, func(t *testing.T, w *world) {
 		a := w.start("a")
 		time.Sleep(time.Second)

@@ -93,7 +93,7 @@ func TestASetInAGroupOfItsOwnHasTheGroupReadyWhenItHasJoined(t *testing.T) {
 }
 
 // Otherwise nothing would explain why the controller makes no call.
-func TestAControllerSaysThatNobodyRunsItsSet(t *testing.T) {
+func TestAControllerReportsThatItsSetDoesNotRun(t *testing.T) {
 	inWorld(t, 1, func(t *testing.T, w *world) {
 		a := newAlone(t, w.objects, w.api)
 		testkit.Must(t, a.join("objects"))
@@ -133,8 +133,8 @@ func TestLeasesWithoutVersionsAreRefused(t *testing.T) {
 	})
 }
 
-// TestHealthSaysForHowLongBucketsHaveHadNoOwner does not call Health in between.
-func TestHealthSaysForHowLongBucketsHaveHadNoOwner(t *testing.T) {
+// TestHealthShowsForHowLongBucketsHaveHadNoOwner does not call Health in between.
+func TestHealthShowsForHowLongBucketsHaveHadNoOwner(t *testing.T) {
 	inWorld(t, 1, func(t *testing.T, w *world) {
 		var refused atomic.Bool
 		w.client.PrependReactor("update", "leases", func(a clienttesting.Action) (bool, runtime.Object, error) {

@@ -10,7 +10,7 @@ import (
 )
 
 // The next holder must know that its caches are as new as those of the last one, also if no event comes.
-func TestAHandoverTakesNoLongerWhileNobodyWrites(t *testing.T) {
+func TestAHandoverTakesNoLongerWithoutWrites(t *testing.T) {
 	for _, divided := range []bool{false, true} {
 		t.Run(fmt.Sprintf("divided: %v", divided), func(t *testing.T) {
 			var took [2][2]time.Duration // of a join and a leave, without and with writes

@@ -67,7 +67,7 @@ func (w *world) edit(part string, change func(*coordinationv1.Lease)) {
 }
 
 // A replica mends a Lease that was changed, or begins a new session. Then the set works again.
-func TestLeasesThatSomebodyChangesAreMended(t *testing.T) {
+func TestChangedLeasesAreMended(t *testing.T) {
 	for _, part := range []string{"-session-", "-bucket-"} {
 		for _, what := range slices.Sorted(maps.Keys(edits)) {
 			for _, divided := range []bool{false, true} {

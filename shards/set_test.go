@@ -44,7 +44,7 @@ func TestReplicasShareTheBuckets(t *testing.T) {
 
 // The API server has given a bucket to a replica that does not know it, because the answer was lost. Others
 // wait until the replica releases the bucket, if it should not have it.
-func TestABucketThatAReplicaDoesNotKnowToHaveIsLetGo(t *testing.T) {
+func TestABucketThatAReplicaDoesNotKnowToHaveIsReleased(t *testing.T) {
 	inWorld(t, 100, func(t *testing.T, w *world) {
 		a := w.start("a")
 		w.settled(10 * time.Second)

@@ -196,7 +196,7 @@ func (w *world) divides() (*shards.Set, cache.ListerWatcher) {
 	return set, own
 }
 
-func TestASourceThatNobodyReadsIsAnError(t *testing.T) {
+func TestAnUnreadSourceIsAnError(t *testing.T) {
 	inDividedWorld(t, 1, func(t *testing.T, w *world) {
 		r := w.start("a", func(_ *shards.Options, r *replica) { r.extra, r.mayFail = true, true })
 		time.Sleep(time.Second)

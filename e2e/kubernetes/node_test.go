@@ -11,8 +11,8 @@ import (
 	"github.com/customcacheinformer/informer/informertest"
 )
 
-// TestAnInformerOfANodeIsToldOfPodsThatAreBoundToIt has an informer with the field selector of a kubelet.
-func TestAnInformerOfANodeIsToldOfPodsThatAreBoundToIt(t *testing.T) {
+// TestAnInformerOfANodeGetsThePodsBoundToIt has an informer with the field selector of a kubelet.
+func TestAnInformerOfANodeGetsThePodsBoundToIt(t *testing.T) {
 	c := newCluster(t, shared)
 	namespace := c.namespace()
 	pods := c.client.CoreV1().Pods(namespace)

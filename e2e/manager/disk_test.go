@@ -67,7 +67,7 @@ func (r *readings) RoundTrip(req *http.Request) (*http.Response, error) {
 	return r.RoundTripper.RoundTrip(req)
 }
 
-func TestAManagerGoesOnWhereItsFilesStand(t *testing.T) {
+func TestAManagerContinuesAtTheBookmarksOfItsFiles(t *testing.T) {
 	t.Parallel() // TestMain checks that no goroutine is left
 	f := &files{dir: t.TempDir()}
 	w := newWorld(t, informer.ClientGo{Options: f.options}.NewSharedIndexInformer)

@@ -39,7 +39,7 @@ func TestThePageFollowsChangesWithoutBeingLoadedAgain(t *testing.T) {
 	p.wantOnly(s.page())
 }
 
-func TestAPageWithoutInformersSaysSoUntilThereIsOne(t *testing.T) {
+func TestAPageWithoutInformersShowsThatUntilThereIsOne(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.run()
@@ -57,7 +57,7 @@ func TestAPageWithoutInformersSaysSoUntilThereIsOne(t *testing.T) {
 	p.wantOnly(w.page())
 }
 
-func TestABlockedWatcherStandsOutUntilItGoesOn(t *testing.T) {
+func TestABlockedWatcherStandsOutUntilItContinues(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	p := open(t, s.page())

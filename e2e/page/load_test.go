@@ -63,7 +63,7 @@ func TestWithoutJavaScriptThePageIsCompleteAndComesAnew(t *testing.T) {
 	p.wantOnly(s.page())
 }
 
-func TestThePageSaysThatTheServerDoesNotAnswerUntilItDoes(t *testing.T) {
+func TestThePageShowsThatTheServerDoesNotAnswerUntilItDoes(t *testing.T) {
 	t.Parallel()
 	for name, instead := range map[string]http.HandlerFunc{
 		"when it closes the connection": func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) },

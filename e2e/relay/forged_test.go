@@ -66,7 +66,7 @@ func delegating(t *testing.T, to *httptest.Server, authenticates bool) func(*rel
 	}
 }
 
-func TestHeadersMakeNobodyAnotherUser(t *testing.T) {
+func TestHeadersDoNotChangeTheUser(t *testing.T) {
 	w := newWorld(t)
 	w.create(1)
 	for name, authenticates := range map[string]bool{"without authentication": false, "with authentication": true} {

@@ -58,7 +58,7 @@ func TestARelayIsNotReadyWhileTheAPIServerIsSilent(t *testing.T) {
 	all.wantQuiet(w, before)
 }
 
-func TestConsistentReadsAreRefusedIfTheRelayIsToldTo(t *testing.T) {
+func TestConsistentReadsAreRefusedIfTheRelayIsSetTo(t *testing.T) {
 	w := newWorld(t)
 	w.create(3)
 	r := w.relay(w.front.Config(), "", func(o *relay.Options) { o.RefuseConsistentReads = true })
@@ -81,7 +81,7 @@ func TestConsistentReadsAreRefusedIfTheRelayIsToldTo(t *testing.T) {
 	}
 }
 
-func TestAnInformerGoesOnAtARelayThatRefusesConsistentReads(t *testing.T) {
+func TestAnInformerContinuesAtARelayThatRefusesConsistentReads(t *testing.T) {
 	w := newWorld(t)
 	w.create(3)
 	r := w.relay(w.front.Config(), "", func(o *relay.Options) { o.RefuseConsistentReads = true })

@@ -149,7 +149,7 @@ func TestDeletesAndNewestStatesAreMissed(t *testing.T) {
 	}
 }
 
-func TestADeleteIsUnknownIfAllThatWereToldOfItWereKilled(t *testing.T) {
+func TestADeleteIsUnknownIfAllThatKnewOfItWereKilled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRecorder(nil)
 		d := death{name: "k", version: 6, known: time.Now()}

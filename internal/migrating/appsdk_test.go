@@ -110,7 +110,7 @@ func (c changing) Update(_ context.Context, _, tgt metav1.Object) error { return
 
 func (c changing) Delete(_ context.Context, obj metav1.Object) error { return c.tell("delete", obj) }
 
-func TestAWatcherOfAppSDKIsToldTheSameAndChangesNothing(t *testing.T) {
+func TestAWatcherOfAppSDKGetsTheSameAndChangesNothing(t *testing.T) {
 	src, store := informertest.NewSource(pod("web", "web")), cache.NewStore(cache.MetaNamespaceKeyFunc)
 	watcher := changing{make(chan string)}
 	stop := background(t, func(ctx context.Context) error { return runAfter(ctx, src, store, adapt[*corev1.Pod](watcher)) })

@@ -76,7 +76,7 @@ func annotate(name string) func(informer.AnyObject) (informer.AnyObject, error) 
 	}
 }
 
-func TestASharedIndexInformerThatCannotBeMadeSaysWhy(t *testing.T) {
+func TestASharedIndexInformerThatCannotBeMadeReportsWhy(t *testing.T) {
 	for name, test := range map[string]struct {
 		opts   anyOptions
 		err    error
@@ -197,7 +197,7 @@ func TestAnOddArgumentIsTakenAsClientGoDoes(t *testing.T) {
 
 // While the store is behind, the events of different objects still come in the order of their
 // versions, as with client-go's informer.
-func TestHandlersAreToldInTheOrderOfVersions(t *testing.T) {
+func TestHandlersAreCalledInTheOrderOfVersions(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		src, store := informertest.NewSource[configMap](), informertest.NewStore(nil)
 		inf := configured(src, &corev1.ConfigMap{}, anyOptions{Store: store}, nil)
@@ -218,7 +218,7 @@ func TestHandlersAreToldInTheOrderOfVersions(t *testing.T) {
 
 // The final state of a refused delete must not be kept. Otherwise a handler would get it with
 // the next delete of the object.
-func TestTheFinalStateOfARefusedDeleteIsNotTold(t *testing.T) {
+func TestTheFinalStateOfARefusedDeleteIsNotDelivered(t *testing.T) {
 	testkit.EachQueue(t, func(t *testing.T, queue informer.QueueKind) {
 		src, store := two(), informertest.NewStore(nil)
 		inf := configured(src, &corev1.ConfigMap{}, anyOptions{Queue: queue, Store: store, ErrorHandler: testkit.Ignore}, nil)

@@ -64,7 +64,7 @@ func TestSharedRelistsFind(t *testing.T) {
 // client-go first delivers an unchanged object of a list to all handlers. Once it has checked
 // which handlers are due for a resync, it delivers such an object only to those that were due.
 // Ours delivers it to all handlers.
-func TestSharedUnchangedRelistsAreTold(t *testing.T) {
+func TestSharedUnchangedRelistsAreDelivered(t *testing.T) {
 	sharedCases{
 		"to all if there are no resyncs": func(t *testing.T, s shared) {
 			r := runResynced(t, s, 0, byDefault, time.Minute, 0)

@@ -233,7 +233,7 @@ func (tr *trial) relist() {
 	checkStore(tr.t, tr.ci, tr.src)
 }
 
-func TestARefusedAddIsToldToNobodyAndTheNextChangeIsTheAdd(t *testing.T) {
+func TestARefusedAddIsNotDeliveredAndTheNextChangeIsTheAdd(t *testing.T) {
 	eachTrial(t, objects("other"), func(t *testing.T, tr *trial) {
 		tr.answer("add a", errRefuses)
 		tr.src.Apply(object("a", "1"))
@@ -285,7 +285,7 @@ func TestARefusedObjectComesWithTheNextRelistIfItStillExists(t *testing.T) {
 	})
 }
 
-func TestARefusedUpdateLeavesTheOldStateToEverybody(t *testing.T) {
+func TestARefusedUpdateLeavesTheOldStateToAll(t *testing.T) {
 	eachTrial(t, objects("a"), func(t *testing.T, tr *trial) {
 		tr.answer("update a", errRefuses)
 		tr.src.Apply(object("a", "2"))

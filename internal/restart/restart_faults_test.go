@@ -20,7 +20,7 @@ import (
 
 // Faults that TestHistories has found, one test for each.
 
-func TestEachOfSeveralTombstonesOfANameIsTold(t *testing.T) {
+func TestEachOfSeveralTombstonesOfANameIsDelivered(t *testing.T) {
 	for name, opts := range map[string]informer.WatcherOptions{
 		"plain": {}, "merging": {MaxBacklog: 1}, "workers": {Workers: 2}, "retry": {Retry: informer.Backoff(time.Second, time.Second, 0)},
 	} {

@@ -349,7 +349,7 @@ func TestAScanThatDoesNotAdvanceIsAnError(t *testing.T) {
 	}
 }
 
-func TestWhoHasSeenEnoughReadsNoFurtherPage(t *testing.T) {
+func TestAReaderThatHasSeenEnoughReadsNoFurtherPage(t *testing.T) {
 	overPages(t, 20, 2, func(t *testing.T, src *source, paged *pagedStore) {
 		inf := running(t, src, options{Durable: paged})
 		before := paged.pages.Load()
@@ -379,7 +379,7 @@ func TestAnIndexThatCannotBeFilledIsNotThere(t *testing.T) {
 	})
 }
 
-func TestWhoReadsByAnIndexThatCannotBeFilledGetsAnAnswer(t *testing.T) {
+func TestAReadByAnIndexThatCannotBeFilledGetsAnAnswer(t *testing.T) {
 	overPages(t, 10, 3, func(t *testing.T, src *source, paged *pagedStore) {
 		inf := running(t, src, options{Durable: paged})
 		synctest.Wait()

@@ -163,7 +163,7 @@ func TestTheContentsOfTheStoreBeforeRunAreTheInitialState(t *testing.T) {
 	})
 }
 
-func TestADeleteIsToldAlsoIfTheStoreHasLostTheObject(t *testing.T) {
+func TestADeleteIsDeliveredAlsoIfTheStoreHasLostTheObject(t *testing.T) {
 	eachQueue(t, func(t *testing.T, queue informer.QueueKind) {
 		store := newPlainStore()
 		src := informertest.NewSource(objects("seen", "unseen")...)

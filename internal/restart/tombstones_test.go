@@ -19,7 +19,7 @@ import (
 	"github.com/customcacheinformer/informer/internal/testkit"
 )
 
-func TestDeletesThatNobodyHasHandledAreToldAtTheNextStart(t *testing.T) {
+func TestUnhandledDeletesAreDeliveredAtTheNextStart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		src, store := informertest.NewSource(objects("a", "b", "c")...), informertest.NewDurable()
 		var errs errorLog
@@ -206,7 +206,7 @@ func TestAnEarlierTombstoneIsInheritedAlthoughTheObjectWasDeletedAgain(t *testin
 	})
 }
 
-func TestATombstoneOfAnotherTypeIsReportedAndTheOthersAreTold(t *testing.T) {
+func TestATombstoneOfAnotherTypeIsReportedAndTheOthersAreDelivered(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		src, store := informertest.NewSource(object("a", "1")), informertest.NewDurable()
 		secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "secret", UID: "s"}}

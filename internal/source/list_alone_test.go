@@ -142,7 +142,7 @@ func TestAFailureIsReportedOnceOfEachKindUntilItWorks(t *testing.T) {
 
 // These are answers to a request for a stream after which the reflector lists. If the list fails as well, it is the list
 // that is reported.
-func TestARefusedStreamIsNoFailureIfAListWorks(t *testing.T) {
+func TestARefusedStreamIsNotAFailureIfAListWorks(t *testing.T) {
 	for name, refusal := range map[string]error{
 		"403":                       errForbidden,
 		"405":                       apierrors.NewMethodNotSupported(schema.GroupResource{}, "watch"),
@@ -244,7 +244,7 @@ func TestABookmarkWithoutAVersionIsDroppedAlsoIfItClaimsToEndAStream(t *testing.
 	}
 }
 
-func TestAnEventWithoutAVersionIsToldAndTheNextWatchBeginsAtTheLastVersion(t *testing.T) {
+func TestAnEventWithoutAVersionIsDeliveredAndTheNextWatchBeginsAtTheLastVersion(t *testing.T) {
 	for _, none := range []string{"", "0"} {
 		for name, s := range beginnings(modified("a", "7"), added("b", none), modified("a", none), deleted("b", none)) {
 			s.script = append(s.script, ends(added("c", none)))

@@ -46,7 +46,7 @@ func TestADeadWatchIsReplacedAfterElevenMinutesAtMost(t *testing.T) {
 }
 
 // A server may ignore that a watch is to end. Then the watch continues as long as events arrive.
-func TestAWatchThatLastsTooLongGoesOnWhileItBringsSomething(t *testing.T) {
+func TestAWatchThatLastsTooLongContinuesWhileEventsArrive(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		long := open()
 		p := startAlone(t, aloneOptions(), "", lists("5"), watches(long), sends())

@@ -143,7 +143,7 @@ func TestAServerThatGoesBackDuringTheFirstListIsNoticed(t *testing.T) {
 }
 
 // A sink that waits for its store must not make the stream look silent.
-func TestAStreamWhoseSinkIsSlowIsNoSilentOne(t *testing.T) {
+func TestAStreamWhoseSinkIsSlowIsNotSilent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := open()
 		p := &play{t: t, script: []answer{watches(w)}}

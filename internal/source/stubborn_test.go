@@ -70,9 +70,9 @@ func TestAStoreOutageDoesNotKeepTheReflectorFromItsWatch(t *testing.T) {
 	})
 }
 
-// TestChangesOfASlowStoreAreToldWithoutWaitingForTheNext expects an event soon after each
+// TestChangesOfASlowStoreAreDeliveredWithoutWaitingForTheNext expects an event soon after each
 // write. Publishing several changes together saves time only with a fast store.
-func TestChangesOfASlowStoreAreToldWithoutWaitingForTheNext(t *testing.T) {
+func TestChangesOfASlowStoreAreDeliveredWithoutWaitingForTheNext(t *testing.T) {
 	eachQueue(t, func(t *testing.T, queue informer.QueueKind) {
 		const changes, each = 50, 10 * time.Millisecond // each operation takes 10 ms; a change needs a get and a write
 		src, store := informertest.NewSource[configMap](), informertest.NewStore(nil)

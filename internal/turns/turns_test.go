@@ -125,7 +125,7 @@ func TestAWaitEndsWithItsContext(t *testing.T) {
 	})
 }
 
-func TestWithoutALimitNobodyWaits(t *testing.T) {
+func TestWithoutALimitNoListWaits(t *testing.T) {
 	for _, n := range []int{0, -1, math.MinInt} {
 		for range 3 {
 			if turn, err := turns.New(n).Acquire(t.Context()); turn != nil || err != nil {

@@ -26,7 +26,7 @@ func TestOnlyFunctionsThatGoTestDoesNotRunAreHelpers(t *testing.T) {
 	}
 }
 
-func TestTheFilesThatSomebodyReadsCount(t *testing.T) {
+func TestTheFilesThatAreReadCount(t *testing.T) {
 	for name, want := range map[string]bool{
 		"informer.go": true, "store/valkey/lua/apply.lua": true, "Makefile": true, ".ci/run": true,
 		"README.md": false, "go.sum": false, "docs/page.png": false, "tools/mutate/matrix.txt": false,

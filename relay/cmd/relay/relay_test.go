@@ -212,7 +212,7 @@ func answer(w http.ResponseWriter, r *http.Request, phase int) {
 	}
 }
 
-func TestTheHelpNamesTheFlagsAndTheVersionIsTold(t *testing.T) {
+func TestTheHelpNamesTheFlagsAndTheVersionIsPrinted(t *testing.T) {
 	for flag, want := range map[string][]string{
 		"--help":    {"Relay flags:", "--resources", "--data-dir", "Secure serving flags:", "--tls-cert-file", "--client-ca-file", "--logging-format"},
 		"--version": {"k8s.io/apiserver"},

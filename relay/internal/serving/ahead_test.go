@@ -16,7 +16,7 @@ import (
 )
 
 // The versions of the tests are such that each is 3 s from being there.
-func TestAReadOfAVersionThatTheSourceHasIsToldToComeBack(t *testing.T) {
+func TestAReadOfAVersionThatTheSourceHasIsAskedToComeBack(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes 15 s: make test-long")
 	}
