@@ -76,7 +76,7 @@ type informerProcessor[T Object] struct {
 	starting  int                                        // goroutines that were started and are not live yet
 	atStop    []*informerProcessorListener[T]            // the listeners when the informer stopped; nil before
 	leaving   *leave                                     // the leave that happens next
-	version   string                                     // what the source was at this version, the store is at the end of the log; "" for none
+	version   string                                     // the version of the source that the store matches at the end of the log; "" for none
 
 	// Deletes before the log position inheritUpTo happened while no watcher was registered. listening is
 	// when the first watcher after them was added or started.

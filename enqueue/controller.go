@@ -40,7 +40,7 @@ var ErrStandbyDeletesDropped = errors.New("too many deletes on standby, the olde
 // reconcile sees only the key. So if the object was created again, a success for its key counts for
 // the delete, too.
 //
-// If reconcile asks for another call after every success, such as once an hour, no delete is ever
+// If reconcile asks for another call after every success, such as once an hour, no delete ever counts as
 // handled, and the store keeps all tombstones. To have keys reconciled from time to time, give a
 // source a ResyncPeriod with [Source.With].
 type Controller[K comparable] struct {

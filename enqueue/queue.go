@@ -154,7 +154,7 @@ func (q *planned[K]) ShutDown() {
 // is the limit.
 const fifoRoom = 1024
 
-// fifo holds the keys of a workqueue that are ready, and knows since when each is. The workqueue adds no
+// fifo holds the ready keys of a workqueue, with the time at which each became ready. The workqueue adds no
 // key twice, and calls the methods of workqueue.Queue while it holds its own lock.
 type fifo[K comparable] struct {
 	mu   sync.Mutex

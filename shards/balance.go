@@ -31,7 +31,7 @@ func (s *Set) stepLocked(n *session, now time.Time) (next time.Duration, left bo
 		return time.Hour, false
 	}
 	s.view.forget(now)
-	s.view.unowned(now) // notes the time, however seldom Health is called
+	s.view.unowned(now) // records the time, independent of calls of Health
 	s.keepRangesLocked(now)
 	s.countUnservedLocked(now)
 	s.reviewLocked(n, now)

@@ -12,8 +12,8 @@ import (
 )
 
 // take makes this replica the holder of a bucket: it writes the Lease, and waits until calls may begin.
-// lease is the last state of the Lease, or nil if there is none. died is the session that had the bucket
-// and has not released it, or nil. The Lease records that session, because this replica may also die
+// lease is the last state of the Lease, or nil if there is none. died is the session that owned the bucket
+// and did not release it, or nil. The Lease records that session, because this replica may also die
 // before it has caught up.
 func (s *Set) take(h *holding, lease *coordinationv1.Lease, transitions int32, died *leases.Session) {
 	if lease == nil {

@@ -270,7 +270,7 @@ var outages = []struct {
 		series: map[string]string{`informer_reconcile_longest_call_seconds`: "2x59 " + strings.Repeat("0+30x19 ", 9)},
 	},
 	{
-		name: "more keys come than are reconciled",
+		name: "keys arrive faster than they are reconciled",
 		series: map[string]string{
 			`informer_reconcile_queued`:                "50x59 50+10x180",
 			`informer_reconcile_oldest_queued_seconds`: "20x59 20+15x180",

@@ -1,4 +1,4 @@
-// Package version compares resourceVersions without allocating memory. It also has the interface [Follower]
+// Package version compares resourceVersions without allocating memory. It also defines the interface [Follower]
 // for watchers that need exact versions.
 package version
 

@@ -1,4 +1,4 @@
-// Package serving makes a read-only Kubernetes API server of storages. It has everything between a
+// Package serving makes a read-only Kubernetes API server of storages. It contains everything between a
 // [storage.Interface] and HTTP. Almost all of that is k8s.io/apiserver's own code.
 //
 //	HTTP          authentication, authorization, limits, /healthz, /metrics: the generic API server
