@@ -23,7 +23,7 @@
 // A stored object means the same to the API server as the original, but may differ from it. An
 // empty map or slice may come back as nil, and a quantity in its canonical form.
 //
-// # For whom it is
+// # When to use it
 //
 // Use it for a program whose objects take much memory, that must not miss a delete while it is
 // down, or whose restarts burden the API server. For all other programs the default, a store in
