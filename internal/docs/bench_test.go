@@ -142,7 +142,7 @@ func TestTheFiguresOfOperationsAreThoseOfTheResults(t *testing.T) {
 	fits(t, page, "a Pod of 13 kB as JSON: all; no managed fields; metadata; labels, node, phase, address", 1,
 		pods("heap per Pod"), pods("heap per Pod, without managed fields"), pods("heap per Pod, metadata only"), pods("heap per Pod, reduced by the transform"))
 	usual := func(name string) string { return measured(t, "The usual workloads", name, ours) }
-	fits(t, page, "an object in the store, without itself", 1, usual("heap per cached object, without the object"))
+	fits(t, page, "an object in the store, without the object itself", 1, usual("heap per cached object, without the object"))
 	fits(t, page, "an idle watcher, heap and stacks", 1, usual("heap and stacks per idle watcher"))
 	fits(t, page, "the first list of 100,000 objects of 1.6 kB: the heap at its peak", 1, usual("first list of 100000 objects, peak of the heap"))
 	handlers := func(row string) float64 {

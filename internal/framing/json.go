@@ -223,7 +223,7 @@ func eventJSON(frame []byte) (watch.EventType, []byte) {
 	var e struct {
 		Type   watch.EventType    `json:"type"`
 		Object stdjson.RawMessage `json:"object"`
-		// client-go does not take an event for one if its type is another one.
+		// client-go does not take it for an event if it has one of these.
 		Kind       stdjson.RawMessage `json:"kind"`
 		APIVersion stdjson.RawMessage `json:"apiVersion"`
 	}

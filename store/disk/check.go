@@ -53,7 +53,7 @@ type readError struct{ error }
 
 func (e *readError) Unwrap() error { return e.error }
 
-// notRead converts the error of a failed read. At the end of the file, the result wraps
+// notRead converts the error of a failed read. If the file is too short, the result wraps
 // ErrDamaged. Otherwise it is a readError.
 func notRead(page uint64, err error) error {
 	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {

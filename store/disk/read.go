@@ -8,7 +8,7 @@ import (
 )
 
 // These are the limits of one read transaction. It only copies the records. Decoding them takes
-// some twenty times as long, and begins after it.
+// some twenty times as long, and begins after the transaction.
 const (
 	pageRecords = 1000
 	pageBytes   = 4 << 20

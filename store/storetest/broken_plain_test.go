@@ -276,7 +276,7 @@ var brokenPlain = []broken{
 	}, {
 		fault: "a bookmark empties it",
 		make:  with(plain{bookmark: func(s cache.Store) { _ = s.Replace(nil, "") }}),
-		found: []string{"Store/keeps its objects when it is told of a bookmark"},
+		found: []string{"Store/keeps its objects when it gets a bookmark"},
 	}, {
 		fault: "Update deletes and adds",
 		make: with(plain{update: func(s cache.Store, obj any) error {
