@@ -5,6 +5,7 @@ import (
 	"os"
 	"os/exec"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -87,15 +88,8 @@ func TestATableThatNobodyHasIsCollected(t *testing.T) {
 		table.Share(pod(t, "app", "a"))
 		tables = append(tables, weak.Make(table))
 	}
-	gone := func() bool {
-		for _, table := range tables {
-			if table.Value() != nil {
-				return false
-			}
-		}
-		return true
-	}
-	if !collectUntil(gone) {
+	there := func(table weak.Pointer[share.Table]) bool { return table.Value() != nil }
+	if !collectUntil(func() bool { return !slices.ContainsFunc(tables, there) }) {
 		t.Error("a table is still there")
 	}
 }

@@ -29,53 +29,37 @@ func chain(n int) *node {
 	return obj
 }
 
-// diamonds returns an object in which n levels have the next one twice, so that it has 2^n paths.
-func diamonds(n int) *node {
-	obj := &node{Name: "last"}
-	for range n {
-		obj = &node{Left: obj, Right: obj}
+// changed returns a function that makes an object and changes it.
+func changed(change func(obj *node)) func() *node {
+	return func() *node {
+		obj := &node{Name: "a"}
+		change(obj)
+		return obj
 	}
-	return obj
 }
 
 // endless are objects that no walk over all paths comes to the end of.
 var endless = map[string]func() *node{
-	"a pointer to itself": func() *node {
-		obj := &node{Name: "a"}
-		obj.Left = obj
-		return obj
-	},
-	"two pointers to itself": func() *node {
-		obj := &node{Name: "a"}
-		obj.Left, obj.Right = obj, obj
-		return obj
-	},
-	"a list that has its object": func() *node {
-		obj := &node{Name: "a"}
-		obj.List = []*node{obj, {Name: "b"}, obj}
-		return obj
-	},
-	"a map that has its object": func() *node {
-		obj := &node{Name: "a"}
-		obj.Map = map[string]*node{"a": obj, "b": obj}
-		return obj
-	},
-	"an any that has its object": func() *node {
-		obj := &node{Name: "a"}
-		obj.Any = obj
-		return obj
-	},
-	"a slice of any that contains itself": func() *node {
-		obj := &node{Name: "a", Anys: make([]any, 2)}
+	"a pointer to itself":        changed(func(obj *node) { obj.Left = obj }),
+	"two pointers to itself":     changed(func(obj *node) { obj.Left, obj.Right = obj, obj }),
+	"a list that has its object": changed(func(obj *node) { obj.List = []*node{obj, {Name: "b"}, obj} }),
+	"a map that has its object":  changed(func(obj *node) { obj.Map = map[string]*node{"a": obj, "b": obj} }),
+	"an any that has its object": changed(func(obj *node) { obj.Any = obj }),
+	"a slice of any that contains itself": changed(func(obj *node) {
+		obj.Anys = make([]any, 2)
 		obj.Anys[0], obj.Anys[1] = obj.Anys, obj.Anys
-		return obj
-	},
-	"a map of any that contains itself": func() *node {
-		obj := &node{Name: "a", Content: map[string]any{}}
+	}),
+	"a map of any that contains itself": changed(func(obj *node) {
+		obj.Content = map[string]any{}
 		obj.Content["a"], obj.Content["b"] = obj.Content, obj.Content
+	}),
+	"2^60 paths": func() *node {
+		obj := &node{Name: "last"}
+		for range 60 { // each level has the next one twice
+			obj = &node{Left: obj, Right: obj}
+		}
 		return obj
 	},
-	"2^60 paths": func() *node { return diamonds(60) },
 	"2^60 paths in maps of any": func() *node {
 		m := map[string]any{"last": "one"}
 		for range 60 {
@@ -105,9 +89,9 @@ func TestAnObjectWithoutAnEndIsRefused(t *testing.T) {
 			if s := table.Stats(); s.Objects != 2 || s.Refused != 2 {
 				t.Errorf("ShareUpdate: %+v", s)
 			}
-			changed := object()
-			changed.Name += " changed"
-			table.ShareUpdate(object(), changed)
+			other := object()
+			other.Name += " changed"
+			table.ShareUpdate(object(), other)
 			if s := table.Stats(); s.Objects != 3 || s.Refused != 3 {
 				t.Errorf("ShareUpdate of another: %+v", s)
 			}

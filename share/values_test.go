@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"reflect"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -80,10 +81,8 @@ func TestAValueWithFieldsThatAreNotExportedIsNeverMerged(t *testing.T) {
 			}
 			p.builder.WriteString("again") // it panics in a copy
 			p.mu.Unlock()
-			for _, other := range met {
-				if p == other {
-					t.Errorf("number %d is that of another object", i)
-				}
+			if slices.Contains(met, p) {
+				t.Errorf("number %d is that of another object", i)
 			}
 		}
 		met, before = append(met, was...), obj
