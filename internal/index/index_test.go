@@ -235,25 +235,20 @@ func TestAStoreWithoutAMapOfIndexersIsRefused(t *testing.T) {
 	}
 }
 
-// swallowing is a store that loses every object.
-type swallowing struct{ plain }
-
-func (swallowing) Add(any) error { return nil }
-
-func TestAnObjectThatTheStoreHasLostIsNotFound(t *testing.T) {
-	x := newIndex(t, swallowing{newPlain()}, byValue)
-	begin(t, x)
-	add(t, x, configured("a", "x"))
-	checkFound(t, x, "value", "x")
-}
-
-// unreadable is a store whose reads by key fail.
+// unreadable is a store whose reads by key find nothing, and return an error if it has one.
 type unreadable struct {
 	plain
 	err error
 }
 
 func (u unreadable) GetByKey(string) (any, bool, error) { return nil, false, u.err }
+
+func TestAnObjectThatTheStoreHasLostIsNotFound(t *testing.T) {
+	x := newIndex(t, unreadable{plain: newPlain()}, byValue)
+	begin(t, x)
+	add(t, x, configured("a", "x"))
+	checkFound(t, x, "value", "x")
+}
 
 func TestFindReturnsTheErrorOfTheStore(t *testing.T) {
 	locked := errors.New("locked")
@@ -373,18 +368,16 @@ func TestAnIndexerOverAKeyedStoreOnlyReads(t *testing.T) {
 }
 
 func TestAnIndexerRefusesAnObjectOfAnotherType(t *testing.T) {
-	x := newIndex(t, newPlain(), byValue)
-	if err := x.Indexer(func(error) {}).Add(&corev1.Secret{}); !errors.Is(err, object.ErrWrongType) {
+	view := newIndex(t, newPlain(), byValue).Indexer(func(error) {})
+	if err := view.Add(&corev1.Secret{}); !errors.Is(err, object.ErrWrongType) {
 		t.Errorf("added: %v", err)
 	}
-	for _, err := range []error{
-		second(x.Indexer(func(error) {}).Index("unknown", nil)), second(x.Indexer(func(error) {}).IndexKeys("unknown", "x")), second(x.Indexer(func(error) {}).ByIndex("unknown", "x")),
-	} {
+	for _, err := range []error{second(view.Index("unknown", nil)), second(view.IndexKeys("unknown", "x")), second(view.ByIndex("unknown", "x"))} {
 		if err == nil {
 			t.Error("an index that does not exist is no error")
 		}
 	}
-	if got := x.Indexer(func(error) {}).ListIndexFuncValues("unknown"); got != nil {
+	if got := view.ListIndexFuncValues("unknown"); got != nil {
 		t.Errorf("values of an index that does not exist: %v", got)
 	}
 }

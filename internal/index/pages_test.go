@@ -27,7 +27,11 @@ type slowStore struct {
 	most   int
 }
 
-func newSlow(takes ...time.Duration) *slowStore { return &slowStore{Store: newPlain(), takes: takes} }
+// newSlow returns a store and its pages.
+func newSlow(takes ...time.Duration) (*slowStore, *Pages) {
+	s := &slowStore{Store: newPlain(), takes: takes}
+	return s, NewPages(scanOf(s), s.writes)
+}
 
 // writes says that a write has begun, unless the store is quiet.
 func (s *slowStore) writes() (done, begun int64) {
@@ -84,8 +88,7 @@ func readOnce(t *testing.T, p *Pages, after string) {
 
 func TestReadersThatComeTogetherShareAPage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newSlow(10 * time.Millisecond)
-		p := NewPages(scanOf(s), s.writes)
+		s, p := newSlow(10 * time.Millisecond)
 		var readers sync.WaitGroup
 		for n := range 100 {
 			readers.Go(func() {
@@ -102,8 +105,7 @@ func TestReadersThatComeTogetherShareAPage(t *testing.T) {
 
 func TestPagesAfterDifferentKeysAreDifferentReads(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newSlow(0)
-		p := NewPages(scanOf(s), s.writes)
+		s, p := newSlow(0)
 		var readers sync.WaitGroup
 		for n := range 100 {
 			readers.Go(func() { readOnce(t, p, []string{"", "default/n"}[n%2]) })
@@ -123,8 +125,7 @@ func TestReadsTakeASmallPartOfTheTime(t *testing.T) {
 		900 * time.Millisecond: longestRest,
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			s := newSlow(takes)
-			p := NewPages(scanOf(s), s.writes)
+			s, p := newSlow(takes)
 			for range 3 {
 				readOnce(t, p, "")
 			}
@@ -144,9 +145,8 @@ func TestReadsTakeASmallPartOfTheTime(t *testing.T) {
 
 func TestReadsOfAStoreThatIsNotWrittenNeedNoRest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newSlow(time.Millisecond)
+		s, p := newSlow(time.Millisecond)
 		s.quiet = true
-		p := NewPages(scanOf(s), s.writes)
 		called := time.Now()
 		for range 100 {
 			readOnce(t, p, "")
@@ -159,7 +159,8 @@ func TestReadsOfAStoreThatIsNotWrittenNeedNoRest(t *testing.T) {
 
 func TestACrowdOfReadersAlsoRestsIfAWriteCameBetweenTheReads(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s, written := newSlow(time.Millisecond), atomic.Int64{}
+		s, _ := newSlow(time.Millisecond)
+		var written atomic.Int64
 		p := NewPages(scanOf(s), func() (done, begun int64) { return written.Load(), written.Load() })
 		readOnce(t, p, "")
 		written.Add(1)
@@ -181,8 +182,7 @@ func TestACrowdOfReadersAlsoRestsIfAWriteCameBetweenTheReads(t *testing.T) {
 
 func TestAPageForWhichNobodyWaitsIsForgotten(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newSlow(time.Second/2, 0)
-		p := NewPages(scanOf(s), s.writes)
+		_, p := newSlow(time.Second/2, 0)
 		var readers sync.WaitGroup
 		readers.Go(func() { readOnce(t, p, "") })
 		synctest.Wait() // the others wait for their turn
@@ -206,8 +206,7 @@ func TestAPageForWhichNobodyWaitsIsForgotten(t *testing.T) {
 
 func TestAReadThatHangsDelaysOthersForASecondAtMost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newSlow(-1, 0)
-		p := NewPages(scanOf(s), s.writes)
+		_, p := newSlow(-1, 0)
 		ctx, cancel := context.WithCancel(t.Context())
 		var readers sync.WaitGroup
 		readers.Go(func() {
@@ -232,57 +231,39 @@ func TestAReadThatHangsDelaysOthersForASecondAtMost(t *testing.T) {
 	})
 }
 
+// The reader that makes the shared read is stopped after a minute, or before the others have left it.
 func TestAReaderLeavesASharedReadThatHangs(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newSlow(time.Millisecond, -1, 0)
-		p := NewPages(scanOf(s), s.writes)
-		var readers sync.WaitGroup
-		readers.Go(func() { readOnce(t, p, "") })
-		synctest.Wait() // the others come during the first read, and share the second
-		ctx, cancel := context.WithCancel(t.Context())
-		readers.Go(func() { _, _, _ = p.Next(ctx, ctx.Done(), "") })
-		synctest.Wait() // it waits for the turn first, and so it makes the second read
-		called := time.Now()
-		for range 10 {
+	for _, stopped := range []time.Duration{time.Minute, 100 * time.Millisecond} {
+		synctest.Test(t, func(t *testing.T) {
+			_, p := newSlow(time.Millisecond, -1, 0)
+			var readers sync.WaitGroup
+			readers.Go(func() { readOnce(t, p, "") })
+			synctest.Wait() // the others come during the first read, and share the second
+			ctx, cancel := context.WithCancel(t.Context())
 			readers.Go(func() {
-				if readOnce(t, p, ""); time.Since(called) > 3*patience {
-					t.Errorf("a reader waited for %v", time.Since(called))
+				if _, _, err := p.Next(ctx, ctx.Done(), ""); !errors.Is(err, context.Canceled) {
+					t.Errorf("the reader that is stopped: %v", err)
 				}
 			})
-		}
-		time.Sleep(time.Minute)
-		cancel()
-		readers.Wait()
-	})
-}
-
-func TestAReaderThatIsStoppedTakesNoOtherWithIt(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newSlow(time.Millisecond, -1, 0)
-		p := NewPages(scanOf(s), s.writes)
-		var readers sync.WaitGroup
-		readers.Go(func() { readOnce(t, p, "") })
-		synctest.Wait()
-		ctx, cancel := context.WithCancel(t.Context())
-		readers.Go(func() {
-			if _, _, err := p.Next(ctx, ctx.Done(), ""); !errors.Is(err, context.Canceled) {
-				t.Errorf("the reader that is stopped: %v", err)
+			synctest.Wait() // it waits for the turn first, and so it makes the second read
+			called := time.Now()
+			for range 10 {
+				readers.Go(func() {
+					if readOnce(t, p, ""); time.Since(called) > 3*patience {
+						t.Errorf("a reader waited for %v", time.Since(called))
+					}
+				})
 			}
+			time.Sleep(stopped)
+			cancel()
+			readers.Wait()
 		})
-		synctest.Wait()
-		for range 10 {
-			readers.Go(func() { readOnce(t, p, "") })
-		}
-		time.Sleep(100 * time.Millisecond) // the second read hangs
-		cancel()
-		readers.Wait()
-	})
+	}
 }
 
 func TestAReaderNeedNotWaitForItsTurn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newSlow(time.Hour)
-		p := NewPages(scanOf(s), s.writes)
+		s, p := newSlow(time.Hour)
 		var readers sync.WaitGroup
 		readers.Go(func() { readOnce(t, p, "") })
 		synctest.Wait()
@@ -301,9 +282,8 @@ func TestAReaderNeedNotWaitForItsTurn(t *testing.T) {
 
 func TestReadersShareAnError(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newSlow(time.Millisecond)
+		s, p := newSlow(time.Millisecond)
 		s.err = errors.New("locked")
-		p := NewPages(scanOf(s), s.writes)
 		var readers sync.WaitGroup
 		for range 10 {
 			readers.Go(func() {
