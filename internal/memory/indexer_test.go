@@ -3,6 +3,7 @@ package memory_test
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"strconv"
@@ -14,14 +15,13 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/customcacheinformer/informer/internal/memory"
+	"github.com/customcacheinformer/informer/internal/testkit"
 	"github.com/customcacheinformer/informer/store/storetest"
 )
 
-func newIndexer(t testing.TB, options memory.IndexerOptions, indexers cache.Indexers) *memory.Indexer {
+func newIndexer(t *testing.T, options memory.IndexerOptions, indexers cache.Indexers) *memory.Indexer {
 	s, err := memory.New(indexers)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	if options.KeyFunc == nil {
 		options.KeyFunc = cache.DeletionHandlingMetaNamespaceKeyFunc
 	}
@@ -179,13 +179,7 @@ func (s sides) compare(obj any) {
 		found, ok, err := x.GetByKey(key)
 		return fmt.Sprintf("%p %t %v", found, ok, err)
 	})
-	s.same("the names of the indexes", func(x cache.Indexer) any {
-		names := []string{}
-		for name := range x.GetIndexers() {
-			names = append(names, name)
-		}
-		return names
-	})
+	s.same("the names of the indexes", func(x cache.Indexer) any { return slices.Collect(maps.Keys(x.GetIndexers())) })
 	for _, name := range []string{cache.NamespaceIndex, "tags", "more1", "none"} {
 		s.same("ListIndexFuncValues "+name, func(x cache.Indexer) any { return append([]string{}, x.ListIndexFuncValues(name)...) })
 		for _, value := range []string{"", "a", "all", "t1", "none"} {
@@ -208,12 +202,23 @@ func answer[T any](found []T, err error) any {
 func TestKeysOfAnIndexAreInOrder(t *testing.T) {
 	x := newIndexer(t, memory.IndexerOptions{}, cache.Indexers{"tags": byTags})
 	for _, n := range rand.New(rand.NewPCG(1, 1)).Perm(100) {
-		if err := x.Add(meta("a", fmt.Sprintf("%03d", n), "1", "all")); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, x.Add(meta("a", fmt.Sprintf("%03d", n), "1", "all")))
 	}
 	if keys, err := x.IndexKeys("tags", "all"); err != nil || len(keys) != 100 || !slices.IsSorted(keys) {
 		t.Errorf("%q, %v", keys, err)
+	}
+}
+
+// spoiler returns a function that overwrites an answer.
+func spoiler[E any](t *testing.T, mine E) func(found []E, err error) {
+	return func(found []E, err error) {
+		t.Helper()
+		if err != nil || len(found) == 0 {
+			t.Errorf("%d found, %v", len(found), err)
+		}
+		slices.Reverse(found)
+		clear(found)
+		_ = append(found[:0], mine, mine)
 	}
 }
 
@@ -221,26 +226,9 @@ func TestKeysOfAnIndexAreInOrder(t *testing.T) {
 func TestEverySliceBelongsToTheCaller(t *testing.T) {
 	x := newIndexer(t, memory.IndexerOptions{}, cache.Indexers{"tags": byTags})
 	for n := range 100 {
-		if err := x.Add(meta("a", strconv.Itoa(n), "1", "all", "t"+strconv.Itoa(n%5))); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, x.Add(meta("a", strconv.Itoa(n), "1", "all", "t"+strconv.Itoa(n%5))))
 	}
-	spoil := func(objs []any, err error) {
-		if err != nil || len(objs) == 0 {
-			t.Errorf("%d objects, %v", len(objs), err)
-		}
-		slices.Reverse(objs)
-		clear(objs)
-		_ = append(objs[:0], "mine", "mine")
-	}
-	spoilKeys := func(keys []string, err error) {
-		if err != nil || len(keys) == 0 {
-			t.Errorf("%d keys, %v", len(keys), err)
-		}
-		slices.Sort(keys)
-		clear(keys)
-		_ = append(keys[:0], "mine", "mine")
-	}
+	spoil, spoilKeys := spoiler[any](t, "mine"), spoiler(t, "mine")
 	for range 2 {
 		spoil(x.List(), nil)
 		spoil(x.ByIndex("tags", "all"))
@@ -273,16 +261,12 @@ func (m *metrics) NewStoreResourceVersionMetric(cache.InformerNameAndResource) c
 
 func TestAnIndexerMeasuresItsVersion(t *testing.T) {
 	name, err := cache.NewInformerName("TestAnIndexerMeasuresItsVersion")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	defer name.Release()
 	id, m := name.WithResource(schema.GroupVersionResource{Version: "v1", Resource: "pods"}), &metrics{}
 	x := newIndexer(t, memory.IndexerOptions{Identifier: id, Metrics: m}, cache.Indexers{})
 	for _, err := range []error{x.Add(meta("a", "b", "7")), x.Add(meta("a", "c", "no number")), x.Delete(meta("a", "c", "1234567890123456789")), x.Replace(nil, "")} {
-		if err != nil {
-			t.Error(err)
-		}
+		testkit.NoError(t, err)
 	}
 	if want := []float64{7, 567890123456789, 0}; !slices.Equal(m.gauge.set, want) {
 		t.Errorf("%f were measured, want %f", m.gauge.set, want)
@@ -307,17 +291,12 @@ func TestAFailureOfAnIndexFunctionIsReported(t *testing.T) {
 		x.Replace([]any{meta("b", "bad", "2"), meta("b", "good", "2")}, "2"),
 		x.AddIndexers(cache.Indexers{"none": func(any) ([]string, error) { panic("none") }}),
 	} {
-		if err != nil {
-			t.Error(err)
-		}
+		testkit.NoError(t, err)
 	}
 	if err := x.Transaction(cache.Transaction{Object: meta("c", "bad", "3"), Type: cache.TransactionTypeAdd}); err != nil {
 		t.Error(err)
 	}
-	want := map[memory.Ref]int{{Key: "a/bad"}: 1, {Key: "b/bad"}: 3, {Key: "b/good"}: 1, {Key: "c/bad"}: 2}
-	if fmt.Sprint(reports) != fmt.Sprint(want) {
-		t.Errorf("reported: %v, want %v", reports, want)
-	}
+	testkit.Equal(t, "reported", reports, map[memory.Ref]int{{Key: "a/bad"}: 1, {Key: "b/bad"}: 3, {Key: "b/good"}: 1, {Key: "c/bad"}: 2})
 	if found, err := x.ByIndex("bad", "good"); err != nil || len(found) != 1 || len(x.List()) != 3 {
 		t.Errorf("%d of %d objects, %v", len(found), len(x.List()), err)
 	}
