@@ -23,14 +23,14 @@ var (
 	anyType = TypeOfObject(reflect.TypeFor[*unstructured.Unstructured]())
 )
 
-func newOmission(t *testing.T, of reflect.Type, paths ...string) *Omission {
-	t.Helper()
-	o, err := NewOmission(of, paths)
+func must[T any](v T, err error) T {
 	if err != nil {
-		t.Fatal(err)
+		panic(err)
 	}
-	return o
+	return v
 }
+
+func newOmission(of reflect.Type, paths ...string) *Omission { return must(NewOmission(of, paths)) }
 
 // Whatever is left out, an object that was decoded without its fields is the whole object without them.
 func TestObjectsAreDecodedWithoutOmittedFields(t *testing.T) {
@@ -38,10 +38,7 @@ func TestObjectsAreDecodedWithoutOmittedFields(t *testing.T) {
 	pods := mix.New(1, 200)
 	for n := range 200 {
 		pod := pods.Pod(n, n%3)
-		raw, err := json.Marshal(pod)
-		if err != nil {
-			t.Fatal(err)
-		}
+		raw, encoded := must(json.Marshal(pod)), must(pod.Marshal())
 		if n%2 == 0 {
 			var spaced bytes.Buffer
 			if err := stdjson.Indent(&spaced, raw, "\t", " "); err != nil {
@@ -49,17 +46,13 @@ func TestObjectsAreDecodedWithoutOmittedFields(t *testing.T) {
 			}
 			raw = spaced.Bytes()
 		}
-		encoded, err := pod.Marshal()
-		if err != nil {
-			t.Fatal(err)
-		}
 		all := []string{
 			"metadata.managedFields", "metadata.generation", "metadata.annotations", "metadata.creationTimestamp", "metadata.generateName", "metadata.ownerReferences", "metadata.labels",
 			"spec", "spec.containers", "spec.nodeName", "spec.securityContext.seccompProfile", "status", "status.conditions", "status.startTime",
 		}
 		random.Shuffle(len(all), reflect.Swapper(all))
 		paths := all[:1+random.IntN(len(all)-1)]
-		o := newOmission(t, reflect.TypeFor[*corev1.Pod](), paths...)
+		o := newOmission(reflect.TypeFor[*corev1.Pod](), paths...)
 		for name, of := range map[string]Type{"typed": podType, "unstructured": anyType, "protobuf": podType} {
 			decode := Type.json
 			body := raw
@@ -79,23 +72,19 @@ func TestObjectsAreDecodedWithoutOmittedFields(t *testing.T) {
 // From is not needed for a field that was found, so that it is not decoded.
 func TestOmittedFieldsAreNotDecoded(t *testing.T) {
 	const broken = `{"apiVersion":"v1","kind":"Pod","metadata":{"managedFields":"no list","name":"a"},"spec":{"nodeName":5,"hostname":"h"}}`
-	o := newOmission(t, reflect.TypeFor[*corev1.Pod](), "metadata.managedFields", "spec.nodeName")
+	o := newOmission(reflect.TypeFor[*corev1.Pod](), "metadata.managedFields", "spec.nodeName")
 	pod, ok := podType.Without(o).json([]byte(broken)).(*corev1.Pod)
 	if !ok || pod.Name != "a" || pod.Spec.Hostname != "h" {
 		t.Errorf("decoded %+v", pod)
 	}
 	sent := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "a", ManagedFields: []metav1.ManagedFieldsEntry{{Manager: strings.Repeat("m", 100)}}}}
-	raw, err := sent.Marshal()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if rest, ok := cutBinary(&o.root, nil, raw); !ok || strings.Contains(string(rest), "mmm") {
+	if rest, ok := cutBinary(&o.root, nil, must(sent.Marshal())); !ok || strings.Contains(string(rest), "mmm") {
 		t.Errorf("protobuf without managed fields: %q, %t", rest, ok)
 	}
 }
 
 func TestJSONIsCutWithItsCommas(t *testing.T) {
-	o := newOmission(t, nil, "a", "b.c", "b.d", "e", "m['x.y/z']")
+	o := newOmission(nil, "a", "b.c", "b.d", "e", "m['x.y/z']")
 	for in, want := range map[string]string{
 		`{}`:                                `{}`,
 		`{"a":1}`:                           `{}`,
@@ -148,13 +137,9 @@ func TestFieldsOfEmbeddedStructsAreNotTakenForOthers(t *testing.T) {
 		AccessModes:            []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
 		PersistentVolumeSource: corev1.PersistentVolumeSource{CSI: &corev1.CSIPersistentVolumeSource{Driver: "d"}, HostPath: &corev1.HostPathVolumeSource{Path: "/"}},
 	}}
-	raw, err := sent.Marshal()
-	if err != nil {
-		t.Fatal(err)
-	}
 	of := reflect.TypeFor[*corev1.PersistentVolume]()
-	o := newOmission(t, of, "spec.awsElasticBlockStore", "spec.hostPath")
-	got := TypeOfObject(of).Without(o).binary(raw)
+	o := newOmission(of, "spec.awsElasticBlockStore", "spec.hostPath")
+	got := TypeOfObject(of).Without(o).binary(must(sent.Marshal()))
 	o.From(got)
 	sent.Spec.HostPath = nil
 	if diff := cmp.Diff(sent, got); diff != "" {
@@ -164,7 +149,7 @@ func TestFieldsOfEmbeddedStructsAreNotTakenForOthers(t *testing.T) {
 
 func TestOfAFieldThatIsLeftOutNothingIsKept(t *testing.T) {
 	for _, paths := range [][]string{{"spec", "spec.nodeName"}, {"spec.nodeName", "spec"}, {"spec", "spec"}} {
-		o := newOmission(t, reflect.TypeFor[*corev1.Pod](), paths...)
+		o := newOmission(reflect.TypeFor[*corev1.Pod](), paths...)
 		if rest, ok := cutJSON(&o.root, nil, []byte(`{"spec":{"nodeName":"n","hostname":"h"},"x":1}`)); !ok || string(rest) != `{"x":1}` {
 			t.Errorf("%q: %s, %t", paths, rest, ok)
 		}
@@ -173,12 +158,8 @@ func TestOfAFieldThatIsLeftOutNothingIsKept(t *testing.T) {
 
 // A message that is cut somewhere is left to the decoder.
 func TestABrokenMessageIsNotCut(t *testing.T) {
-	pod := mix.New(1, 1).Pod(0, 1)
-	raw, err := pod.Marshal()
-	if err != nil {
-		t.Fatal(err)
-	}
-	o := newOmission(t, reflect.TypeFor[*corev1.Pod](), "metadata.managedFields", "spec.nodeName")
+	raw := must(mix.New(1, 1).Pod(0, 1).Marshal())
+	o := newOmission(reflect.TypeFor[*corev1.Pod](), "metadata.managedFields", "spec.nodeName")
 	for n := range raw {
 		want, got := podType.binary(raw[:n]), podType.Without(o).binary(raw[:n])
 		if _, decoded := want.(*corev1.Pod); decoded {
@@ -202,7 +183,7 @@ func TestABrokenMessageIsNotCut(t *testing.T) {
 
 // An object whose spec is broken, and whose managed fields are, is still known by its metadata.
 func TestTheMetadataOfABrokenObjectIsReadWithoutOmittedFields(t *testing.T) {
-	o := newOmission(t, reflect.TypeFor[*corev1.Pod](), "metadata.managedFields")
+	o := newOmission(reflect.TypeFor[*corev1.Pod](), "metadata.managedFields")
 	got := podType.Without(o).json([]byte(`{"metadata":{"name":"a","managedFields":5},"spec":{"nodeName":5}}`))
 	if u, ok := got.(*Undecodable); !ok || u.Name != "a" {
 		t.Errorf("decoded %+v", got)
@@ -211,7 +192,7 @@ func TestTheMetadataOfABrokenObjectIsReadWithoutOmittedFields(t *testing.T) {
 
 // From leaves alone what is nil, and objects that do not have the field.
 func TestFromLeavesOtherObjectsAlone(t *testing.T) {
-	o := newOmission(t, nil, "metadata.labels", "spec.x", "spec.securityContext.runAsUser")
+	o := newOmission(nil, "metadata.labels", "spec.x", "spec.securityContext.runAsUser")
 	for _, obj := range []any{nil, 5, (*corev1.Pod)(nil), "text"} {
 		o.From(obj)
 	}

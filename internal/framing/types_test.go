@@ -32,7 +32,7 @@ func TestAllTypes(t *testing.T) {
 	t.Log("the seed is", seed)
 	random := rand.New(rand.NewPCG(seed, 0))
 	types, known := 0, scheme.Scheme.AllKnownTypes()
-	for _, gvk := range slices.SortedFunc(maps.Keys(known), compareKinds) {
+	for _, gvk := range slices.SortedFunc(maps.Keys(known), func(a, b schema.GroupVersionKind) int { return strings.Compare(a.String(), b.String()) }) {
 		list := known[gvk]
 		typ, ok := framing.TypeOf(reflect.PointerTo(list))
 		if gvk.Version == runtime.APIVersionInternal || !ok {
@@ -66,8 +66,6 @@ func TestAllTypes(t *testing.T) {
 		t.Errorf("only %d types", types)
 	}
 }
-
-func compareKinds(a, b schema.GroupVersionKind) int { return strings.Compare(a.String(), b.String()) }
 
 // clientsOf returns the typed clients of a type, as client-go generates them, and its dynamic one.
 func clientsOf(gvk schema.GroupVersionKind, list reflect.Type, typ framing.Type) []client {
