@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 
 	"github.com/customcacheinformer/informer/internal/mix"
+	"github.com/customcacheinformer/informer/internal/testkit"
 )
 
 const pods = 4000
@@ -163,12 +164,14 @@ func TestManagedFieldsHaveTheOwnersUIDAndTheAddresses(t *testing.T) {
 func TestTheMixIsThatOfALargeCluster(t *testing.T) {
 	const large = 100_000
 	m := mix.New(1, large)
-	if n := m.Owners(); n < 4500 || n > 5500 {
-		t.Errorf("%d owners, want about 5000", n)
+	within := func(what string, got, least, most int) {
+		t.Helper()
+		if got < least || got > most {
+			t.Errorf("%s: %d, want %d to %d", what, got, least, most)
+		}
 	}
-	if m.Nodes() != 2000 {
-		t.Errorf("%d nodes, want 2000", m.Nodes())
-	}
+	within("owners", m.Owners(), 4500, 5500)
+	within("nodes", m.Nodes(), 2000, 2000)
 	kinds, alone, restarted, sampled := map[string]int{}, 0, 0, 0
 	var wire, asJSON int
 	for i := 0; i < large; i += 211 {
@@ -181,20 +184,10 @@ func TestTheMixIsThatOfALargeCluster(t *testing.T) {
 		if p.Status.ContainerStatuses[0].RestartCount > 0 {
 			restarted++
 		}
-		if n := len(p.Spec.Containers[0].Env); n < 7 || n > 18 {
-			t.Errorf("%d variables, want 7 to 18", n)
-		}
+		within("variables", len(p.Spec.Containers[0].Env), 7, 18)
 		text, err := json.Marshal(p)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		wire, asJSON = wire+p.Size(), asJSON+len(text)
-	}
-	within := func(what string, got, least, most int) {
-		t.Helper()
-		if got < least || got > most {
-			t.Errorf("%s: %d, want %d to %d", what, got, least, most)
-		}
 	}
 	within("bytes of a Pod as protobuf", wire/sampled, 8000, 9000)
 	within("bytes of a Pod as JSON", asJSON/sampled, 11_500, 13_500)
@@ -260,9 +253,7 @@ func TestASeedAlwaysMakesTheSameObjects(t *testing.T) {
 		once, again, others := objects(a, i), objects(b, i), objects(c, i)
 		for kind, obj := range once {
 			x, err := obj.Marshal()
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, err)
 			y, _ := again[kind].Marshal()
 			z, _ := others[kind].Marshal()
 			if !bytes.Equal(x, y) {
@@ -295,13 +286,9 @@ func TestNoTwoStringsOfStrangersAreTheSame(t *testing.T) {
 	seen := map[string]string{}
 	for i := range 50 {
 		wire, err := m.Stranger(i * 100).Marshal()
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		p := &corev1.Pod{}
-		if err := p.Unmarshal(wire); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, p.Unmarshal(wire))
 		texts(reflect.ValueOf(p).Elem(), "Pod", func(place, text string) {
 			if len(text) < 8 { // there are not enough short strings for all to differ
 				return
