@@ -1,63 +1,61 @@
 package model_test
 
 import (
-	"errors"
-	"net"
 	"slices"
 	"strings"
 	"syscall"
+	"testing/synctest"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/customcacheinformer/informer"
 	"github.com/customcacheinformer/informer/informertest"
+	"github.com/customcacheinformer/informer/internal/testkit"
 )
 
 // deeds are the possible operations. A higher weight makes an operation more frequent. The
 // corpus of FuzzModel refers to them by index, so their order must not change.
 var deeds []struct {
-	name   string
 	weight int
 	do     func(*torture, deed)
 }
 
 func init() { // in init, because some deeds refer to the table
 	deeds = []struct {
-		name   string
 		weight int
 		do     func(*torture, deed)
 	}{
-		{"write", 20, (*torture).writeOne},
-		{"burst", 6, (*torture).burst},
-		{"delete", 7, (*torture).deleteOne},
-		{"recreate", 5, (*torture).recreate},
-		{"relist", 5, (*torture).relist},
-		{"disconnect", 3, (*torture).disconnect},
-		{"silence", 3, (*torture).silence},
-		{"outage", 2, (*torture).outage},
-		{"bookmark", 2, (*torture).bookmark},
-		{"compact", 1, (*torture).compact},
-		{"pause", 10, (*torture).pause},
-		{"join", 6, (*torture).join},
-		{"leave", 3, (*torture).removeOne},
-		{"block", 6, (*torture).block},
-		{"unblock", 5, (*torture).unblock},
-		{"fail", 7, (*torture).fail},
-		{"panic", 3, (*torture).panics},
-		{"slow", 2, (*torture).slow},
-		{"store fails", 5, (*torture).storeFails},
-		{"store refuses", 2, (*torture).storeRefuses},
-		{"store hangs", 2, (*torture).storeHangs},
-		{"store slow", 2, (*torture).storeSlow},
-		{"store heals", 4, (*torture).storeHeals},
-		{"wait for version", 4, (*torture).waitForVersion},
-		{"wait for object", 4, (*torture).waitForObject},
-		{"look", 4, (*torture).look},
-		{"settle", 3, (*torture).settle},
-		{"stop", 2, (*torture).stop},
-		{"crash", 1, (*torture).crash},
-		{"namespaces", 5, (*torture).setNamespaces},
+		{20, (*torture).writeOne},
+		{6, (*torture).burst},
+		{7, (*torture).deleteOne},
+		{5, (*torture).recreate},
+		{5, (*torture).relist},
+		{3, (*torture).disconnect},
+		{3, (*torture).silence},
+		{2, (*torture).outage},
+		{2, (*torture).bookmark},
+		{1, (*torture).compact},
+		{10, (*torture).pause},
+		{6, (*torture).join},
+		{3, (*torture).removeOne},
+		{6, (*torture).block},
+		{5, (*torture).unblock},
+		{7, (*torture).fail},
+		{3, (*torture).panics},
+		{2, (*torture).slow},
+		{5, (*torture).storeFails},
+		{2, (*torture).storeRefuses},
+		{2, (*torture).storeHangs},
+		{2, (*torture).storeSlow},
+		{4, (*torture).storeHeals},
+		{4, (*torture).waitForVersion},
+		{4, (*torture).waitForObject},
+		{4, (*torture).look},
+		{3, (*torture).settle},
+		{2, (*torture).stop},
+		{1, (*torture).crash},
+		{5, (*torture).setNamespaces},
 	}
 }
 
@@ -143,10 +141,10 @@ func (w *torture) silence(d deed) {
 
 func (w *torture) outage(d deed) {
 	err := []error{
-		&net.OpError{Op: "dial", Net: "tcp", Err: syscall.ECONNREFUSED},
+		testkit.Dialing(syscall.ECONNREFUSED),
 		apierrors.NewInternalError(errInjected),
 		apierrors.NewTooManyRequests("on purpose", 1),
-		apierrors.NewForbidden(informertestResource, "", errors.New("on purpose")),
+		testkit.Forbidden("configmaps"),
 	}[d.a%4]
 	n := 1 + int(d.b%5)
 	w.say("outage of %d requests: %v", n, err)
@@ -229,6 +227,7 @@ func (w *torture) join(d deed) {
 	w.say("%s joins: %v", p.name, p.pupilKind)
 }
 
+// addLater adds another watcher during a call of one.
 func (l *incarnation) addLater() {
 	_, err := l.inf.AddWatcher(informer.WatcherFuncs[configMap]{}, informer.WatcherOptions{Name: "guest"})
 	if err != nil && !l.stopping.Load() {
@@ -238,14 +237,11 @@ func (l *incarnation) addLater() {
 
 // pick returns a watcher that is there, or nil.
 func (w *torture) pick(b byte) *pupil {
-	var all []*pupil
-	for _, p := range w.life.pupils {
+	all := slices.DeleteFunc(slices.Clone(w.life.pupils), func(p *pupil) bool {
 		p.mu.Lock()
-		if !p.removed && !p.witness {
-			all = append(all, p)
-		}
-		p.mu.Unlock()
-	}
+		defer p.mu.Unlock()
+		return p.removed || p.witness
+	})
 	if len(all) == 0 {
 		return nil
 	}
@@ -262,7 +258,8 @@ func (w *torture) removeOne(d deed) {
 		defer p.mu.Unlock()
 		p.trouble.leaves = true
 	default:
-		w.hush()
+		synctest.Wait()
+		w.quiet = true
 		p.audit()
 		w.say("%s leaves", p.name)
 		p.leave()

@@ -6,11 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"net"
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"syscall"
 
@@ -29,6 +27,7 @@ var errInjected = errors.New("on purpose")
 
 // history is one play of TestHistories.
 type history struct {
+	report
 	seed    uint64
 	src     *source
 	server  *restarting
@@ -54,16 +53,14 @@ type history struct {
 	settled bool     // the current step settled the history
 	wiped   int      // number of stores thrown away, see bound
 
-	said     []string   // what has happened, for the report
-	last     []*keeper  // the watchers of the process that ended last
-	mu       sync.Mutex // protects problems
-	problems []string
+	last []*keeper // the watchers of the process that ended last
 }
 
 func newHistory(seed uint64) *history {
 	r := rand.New(rand.NewPCG(seed, 3))
 	h := &history{
-		seed: seed, src: informertest.NewSource[configMap](), store: informertest.NewDurable(),
+		report: report{loud: *historySeed >= 0},
+		seed:   seed, src: informertest.NewSource[configMap](), store: informertest.NewDurable(),
 		mode: informer.WatchListOff + informer.WatchListMode(r.IntN(2)), states: map[string]string{}, parts: map[string]string{}, in: namespaces, wrote: map[uint64]string{},
 	}
 	h.intake = informer.IntakeEarly + informer.IntakeMode(rand.New(rand.NewPCG(seed, 7)).IntN(2))
@@ -83,19 +80,6 @@ func newHistory(seed uint64) *history {
 	return h
 }
 
-// problem notes that something is wrong. It may be called from any goroutine.
-func (h *history) problem(format string, args ...any) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.problems = append(h.problems, fmt.Sprintf(format, args...))
-}
-
-func (h *history) broken() bool {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return len(h.problems) > 0
-}
-
 // restarting is a source that refuses some watches, like a server during its start.
 type restarting struct {
 	*source
@@ -103,13 +87,10 @@ type restarting struct {
 }
 
 func (s *restarting) WatchWithContext(ctx context.Context, opts metav1.ListOptions) (watch.Interface, error) {
-	if s.refuses.Add(-1) >= 0 {
-		return nil, &net.OpError{Op: "dial", Net: "tcp", Err: syscall.ECONNREFUSED}
-	}
-	return s.source.WatchWithContext(ctx, opts)
+	return s.client("").Watch(ctx, opts)
 }
 
-// client returns the client for a namespace.
+// client returns the client for a namespace, or for all if it is "".
 func (s *restarting) client(namespace string) informer.UntypedClient[*metav1.List] {
 	return restartingIn{s.Namespace(namespace), s}
 }
@@ -121,7 +102,7 @@ type restartingIn struct {
 
 func (c restartingIn) Watch(ctx context.Context, opts metav1.ListOptions) (watch.Interface, error) {
 	if c.server.refuses.Add(-1) >= 0 {
-		return nil, &net.OpError{Op: "dial", Net: "tcp", Err: syscall.ECONNREFUSED}
+		return nil, testkit.Dialing(syscall.ECONNREFUSED)
 	}
 	return c.UntypedClient.Watch(ctx, opts)
 }
@@ -134,21 +115,6 @@ func (h *history) place(name string) types.NamespacedName {
 		return placeOf(name)
 	}
 	return keyOf(name)
-}
-
-func (h *history) object(name, value string) configMap {
-	obj := object(name, value)
-	obj.Namespace = h.place(name).Namespace
-	return obj
-}
-
-// read returns those of some objects that the informer reads.
-func (h *history) read(objs []configMap) []configMap {
-	return slices.DeleteFunc(slices.Clone(objs), func(obj configMap) bool { return h.split && !slices.Contains(h.in, obj.Namespace) })
-}
-
-func inNamespace(objs []configMap, namespace string) []configMap {
-	return slices.DeleteFunc(slices.Clone(objs), func(obj configMap) bool { return obj.Namespace != namespace })
 }
 
 func (h *history) version() uint64 { return versionNumber(h.src.ResourceVersion()) }
@@ -178,7 +144,7 @@ func words(objs []configMap) string {
 func (h *history) moved(format string, args ...any) {
 	h.states[h.src.ResourceVersion()] = words(h.src.Objects())
 	for _, namespace := range namespaces {
-		h.parts[h.src.ResourceVersion()+namespace] = words(inNamespace(h.src.Objects(), namespace))
+		h.parts[h.src.ResourceVersion()+namespace] = words(within(h.src.Objects(), namespace))
 	}
 	h.say("%s: version %s", fmt.Sprintf(format, args...), h.src.ResourceVersion())
 }
@@ -251,7 +217,7 @@ func (h *history) lookAtParts(bookmark string, objs []configMap) bool {
 	}
 	for _, namespace := range namespaces {
 		version, named := versions[namespace]
-		got := words(inNamespace(objs, namespace))
+		got := words(within(objs, namespace))
 		if want := h.parts[version+namespace]; got != want && (!named || version != "") {
 			h.problem("the store has the bookmark %s, but the namespace %s of the source had then\n    %s\n  and the store has\n    %s", bookmark, namespace, want, got)
 			return false

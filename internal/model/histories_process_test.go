@@ -51,14 +51,13 @@ func (l *life) crash() {
 
 // ensure makes sure that a process runs, and applies f to its store.
 func (h *history) ensure(r *rand.Rand, f *storeFault) {
-	if h.life != nil {
-		if f != nil {
-			h.say("%s", f)
-			f.arm(h.life)
-		}
-		return
+	switch {
+	case h.life == nil:
+		h.start(r, f)
+	case f != nil:
+		h.say("%s", f)
+		f.arm(h.life)
 	}
-	h.start(r, f)
 }
 
 func (h *history) start(r *rand.Rand, f *storeFault) {
@@ -248,7 +247,7 @@ func (h *history) settle(r *rand.Rand) {
 		return
 	}
 	h.settled = true
-	want := words(h.read(h.src.Objects()))
+	want := words(within(h.src.Objects(), h.in...))
 	for _, k := range l.keepers {
 		if !k.removed {
 			k.check(want)
@@ -261,12 +260,12 @@ func (h *history) checkSettled(want string) {
 	l := h.life
 	objs, err := l.informer.List("", nil)
 	if l.lenient {
-		objs = h.read(objs)
+		objs = within(objs, h.in...)
 	}
 	if got := words(objs); got != want || err != nil {
 		h.problem("the store (%v) has\n    %s\n  but the source has\n    %s", err, got, want)
 	}
-	for _, obj := range h.read(h.src.Objects()) {
+	for _, obj := range within(h.src.Objects(), h.in...) {
 		found, err := l.informer.ByIndex("name", obj.Name)
 		if l.indexed && (err != nil || len(found) != 1) {
 			h.problem("%s is found by index %d times (%v)", obj.Name, len(found), err)

@@ -15,16 +15,14 @@ import (
 	"github.com/customcacheinformer/informer/informertest"
 )
 
-// TestHistories plays random histories of a source and of the processes that follow it with
-// one durable store. Each process stops or crashes at some point, and the next process
-// continues with the store. The model is in histories_model_test.go.
-
 var (
 	histories   = flag.Int("histories", 3000, "number of histories to play; a tenth of it with -short")
 	historySeed = flag.Int("history-seed", -1, "play only the history with this seed")
 )
 
-// TestHistories makes two kinds of checks. Each time a process has stopped or crashed:
+// TestHistories plays random histories of a source and of the processes that follow it with
+// one durable store. Each process stops or crashes at some point, and the next process
+// continues with the store. Each time a process has stopped or crashed:
 //
 //   - The store equals the state of the source at the store's bookmark, or has no bookmark.
 //   - For each object of which the store has neither the object nor a tombstone, every watcher
@@ -142,16 +140,6 @@ func shrink(t *testing.T, seed uint64, steps []step, h *history) *history {
 	return h
 }
 
-// say adds a line to the report of a failing history. If only one history is played, say also
-// prints the line at once, because the next operation may panic.
-func (h *history) say(format string, args ...any) {
-	line := fmt.Sprintf(format, args...)
-	h.said = append(h.said, line)
-	if *historySeed >= 0 {
-		fmt.Println(line)
-	}
-}
-
 func (h *history) String() string {
 	said := slices.Clone(h.said)
 	for _, k := range h.last {
@@ -176,7 +164,7 @@ func (h *history) change(r *rand.Rand) {
 		return
 	}
 	h.count++
-	obj := h.object(fmt.Sprintf("o%d", r.IntN(5)), strconv.Itoa(h.count))
+	obj := objectAt(h.place(fmt.Sprintf("o%d", r.IntN(5))), strconv.Itoa(h.count))
 	if r.IntN(12) == 0 {
 		obj.Data["value"] += " indigestible"
 	}

@@ -3,6 +3,7 @@ package model_test
 import (
 	"context"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"sync"
@@ -95,12 +96,13 @@ func (k *keeper) tell(ctx context.Context, e event) error {
 	if k.life.crashed.Load() {
 		return nil
 	}
-	fails, err := k.begin(ctx, e)
-	if err != nil {
-		return err
-	}
+	blocked, fails := k.note(e)
 	if fails {
 		return errInjected
+	}
+	linger(ctx, k.slow, blocked)
+	if err := ctx.Err(); err != nil {
+		return err
 	}
 	switch e.Type {
 	case informer.EventAdded:
@@ -119,28 +121,6 @@ func (k *keeper) end(uid types.UID) {
 	if !k.life.crashed.Load() {
 		k.ended[uid] = true
 	}
-}
-
-// begin takes as long as the watcher does. It reports whether the watcher must fail. The error
-// says that the informer stops.
-func (k *keeper) begin(ctx context.Context, e event) (fails bool, err error) {
-	blocked, fails := k.note(e)
-	if fails {
-		return true, nil
-	}
-	if k.slow > 0 {
-		select {
-		case <-time.After(k.slow):
-		case <-ctx.Done():
-		}
-	}
-	if blocked != nil {
-		select {
-		case <-blocked:
-		case <-ctx.Done():
-		}
-	}
-	return false, ctx.Err()
 }
 
 // note records the start of a call, and returns how the call must behave.
@@ -210,17 +190,12 @@ func (k *keeper) relieve() {
 
 // check fails unless the watcher's events add up to want.
 func (k *keeper) check(want string) {
-	select {
-	case <-k.registration.Synced():
-	default:
+	if !isClosed(k.registration.Synced()) {
 		k.history.problem("%s has not synced", k.name)
 	}
-	var seen []configMap
-	for _, obj := range k.recorder.View() {
-		seen = append(seen, obj)
-	}
+	seen := slices.Collect(maps.Values(k.recorder.View()))
 	if k.life.lenient {
-		seen = k.history.read(seen)
+		seen = within(seen, k.history.in...)
 	}
 	if got := words(seen); got != want {
 		k.history.problem("%s believes\n    %s\n  but the source has\n    %s", k.name, got, want)
@@ -233,12 +208,7 @@ func (k *keeper) check(want string) {
 
 // anyKeeper returns a watcher that is not removed, or nil.
 func (h *history) anyKeeper(r *rand.Rand) *keeper {
-	var all []*keeper
-	for _, k := range h.life.keepers {
-		if !k.removed {
-			all = append(all, k)
-		}
-	}
+	all := slices.DeleteFunc(slices.Clone(h.life.keepers), func(k *keeper) bool { return k.removed })
 	if len(all) == 0 {
 		return nil
 	}

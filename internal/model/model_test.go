@@ -2,31 +2,24 @@ package model_test
 
 import (
 	"flag"
-	"fmt"
-	"maps"
 	"math/rand/v2"
 	"slices"
 	"strconv"
-	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 )
 
-// TestModel plays random sequences of everything that can happen to an informer, its source,
-// its store and its watchers, and checks the promises of the documentation. A sequence is a
-// string of bytes: a setting, and three bytes for each deed. The fuzzer can therefore play the
-// same sequences. The reference is in reference_test.go, the checks are in audit_test.go.
-
 var (
 	modelOperations = flag.Int("model-operations", 60_000, "number of operations to play; a tenth of it with -short")
 	modelSeed       = flag.Int64("model-seed", -1, "play only the sequence with this seed")
 )
 
-// TestModel plays random sequences. If one breaks a promise, TestModel removes deeds and
-// simplifies the setting as long as the sequence still fails, and shows the result.
+// TestModel plays random sequences of everything that can happen to an informer, its source,
+// its store and its watchers, and checks the promises of the documentation. If a sequence breaks
+// one, TestModel removes deeds and simplifies the setting as long as the sequence still fails,
+// and shows the result. The reference is in reference_test.go, the checks are in audit_test.go.
 func TestModel(t *testing.T) {
 	left := *modelOperations
 	switch {
@@ -35,9 +28,8 @@ func TestModel(t *testing.T) {
 	case testing.Short():
 		left /= 10
 	}
-	var failed atomic.Int64
-	played := tally{}
-	t.Cleanup(func() { t.Log(&played) })
+	var failed, played atomic.Int64
+	t.Cleanup(func() { t.Logf("%d operations", played.Load()) })
 	for seed := max(*modelSeed, 0); left > 0; seed++ {
 		program := randomProgram(uint64(seed))
 		left -= len(program.deeds())
@@ -47,7 +39,7 @@ func TestModel(t *testing.T) {
 				t.Skip("enough sequences have failed")
 			}
 			w := program.play(t)
-			played.add(program)
+			played.Add(int64(len(program.deeds())))
 			if len(w.problems) > 0 {
 				failed.Add(1)
 				t.Errorf("the original sequence:\n%s", w)
@@ -71,7 +63,8 @@ func FuzzModel(f *testing.F) {
 	})
 }
 
-// program is a sequence: a setting and deeds.
+// program is a sequence: a setting, and three bytes for each deed. The fuzzer can therefore play
+// the sequences of TestModel.
 type program []byte
 
 // deed is one operation; a and b are its parameters. After a deed the test waits until all
@@ -168,33 +161,4 @@ func (p program) shrink(t *testing.T, w *torture) (program, *torture) {
 		}
 	}
 	return p, w
-}
-
-// tally counts what was played.
-type tally struct {
-	mu    sync.Mutex // protects the rest
-	deeds map[string]int
-	all   int
-}
-
-func (c *tally) add(p program) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.deeds == nil {
-		c.deeds = map[string]int{}
-	}
-	for _, d := range p.deeds() {
-		c.deeds[deeds[d.what].name]++
-		c.all++
-	}
-}
-
-func (c *tally) String() string {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	var kinds []string
-	for _, name := range slices.Sorted(maps.Keys(c.deeds)) {
-		kinds = append(kinds, fmt.Sprintf("%s %d", name, c.deeds[name]))
-	}
-	return fmt.Sprintf("%d operations: %s", c.all, strings.Join(kinds, ", "))
 }

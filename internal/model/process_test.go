@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"maps"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -38,13 +39,11 @@ type incarnation struct {
 
 	mu      sync.Mutex // protects the rest; never held while waiting
 	ledger  ledger
-	writes  int // events that the ledger's changes make
-	applied int // events that the Observer's Apply counted
-	figures map[string]*figures
-	left    map[string]bool // namespaces that were not read at some time since the last settling
-	refused int             // refused changes that were reported
-	bad     map[string]bool // keys for which Transform has failed since the last list
-	everBad map[string]bool
+	writes  int                 // events that the ledger's changes make
+	applied int                 // events that the Observer's Apply counted
+	figures map[string]figures  // by watcher
+	left    map[string]bool     // namespaces that were not read at some time since the last settling
+	refused int                 // refused changes that were reported
 	found   map[presence]string // versions that WaitFor has found since the last audit, with the object's name
 }
 
@@ -56,7 +55,7 @@ type figures struct {
 
 // begin starts a process with the store that the process before it left. It does not call Run.
 func (w *torture) begin() {
-	l := &incarnation{t: w, ledger: ledger{}, figures: map[string]*figures{}, bad: map[string]bool{}, everBad: map[string]bool{}, found: map[presence]string{}, left: map[string]bool{}, done: make(chan error, 1), tombs: map[types.UID]string{}}
+	l := &incarnation{t: w, ledger: ledger{}, figures: map[string]figures{}, found: map[presence]string{}, left: map[string]bool{}, done: make(chan error, 1), tombs: map[types.UID]string{}}
 	l.faults.refusals, l.faults.refused = map[string]bool{}, map[string]bool{}
 	w.life, w.early = l, w.setting.early
 	w.lives++
@@ -74,7 +73,7 @@ func (w *torture) begin() {
 		}
 	}
 	if l.faults.trouble != nil {
-		l.faults.trouble.Fail(l.faults.before)
+		l.faults.trouble.Fail(func(op, key string) error { return l.faults.ask(op, key, false) })
 		l.faults.trouble.FailAfter(l.failAfter)
 	}
 	l.make()
@@ -88,9 +87,16 @@ func (w *torture) begin() {
 	}
 }
 
+// failAfter is called when an operation of a store has taken effect.
 func (l *incarnation) failAfter(op, key string) error {
-	if l.durable != nil && op == "apply" {
+	switch op {
+	case "apply":
 		l.durable.took()
+	case "add", "update":
+		obj, _, _ := l.t.shelf.indexer.GetByKey(key)
+		l.take(key, presenceOf(obj.(configMap)))
+	case "delete":
+		l.take(key, nothing)
 	}
 	return l.faults.ask(op, key, true)
 }
@@ -142,9 +148,7 @@ func (l *incarnation) digest(obj configMap) (configMap, error) {
 		l.t.problem("Transform was called twice for %v", presenceOf(obj)) // Options.Transform: once for every object
 	}
 	if strings.HasSuffix(obj.Data["value"], " bad") && !l.digests.Load() {
-		l.mu.Lock()
-		defer l.mu.Unlock()
-		l.bad[keyNamed(obj.Name)], l.everBad[keyNamed(obj.Name)] = true, true
+		l.faults.doubt(keyNamed(obj.Name))
 		return nil, errInjected
 	}
 	obj.Annotations = map[string]string{"mark": "seen"}
@@ -160,10 +164,9 @@ func (l *incarnation) run() {
 }
 
 // take records a change that the store has taken.
-func (l *incarnation) take(obj configMap, now presence) {
+func (l *incarnation) take(key string, now presence) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	key := keyNamed(obj.Name)
 	before := max(len(l.ledger[key]), 1)
 	l.ledger.take(key, now)
 	l.writes += len(l.ledger[key]) - before
@@ -178,29 +181,21 @@ func (l *incarnation) entries(key string) []presence {
 func (l *incarnation) keys() []string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	var keys []string
-	for key := range l.ledger {
-		keys = append(keys, key)
-	}
-	return keys
+	return slices.Collect(maps.Keys(l.ledger))
 }
 
 func (l *incarnation) figuresOf(name string) figures {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.figures[name] == nil {
-		return figures{}
-	}
-	return *l.figures[name]
+	return l.figures[name]
 }
 
 func (l *incarnation) note(watcher string, note func(*figures)) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.figures[watcher] == nil {
-		l.figures[watcher] = &figures{}
-	}
-	note(l.figures[watcher])
+	f := l.figures[watcher]
+	note(&f)
+	l.figures[watcher] = f
 }
 
 func (l *incarnation) observer() *informer.Observer {
@@ -285,16 +280,22 @@ func (l *incarnation) well() bool {
 
 // stop ends the process in the normal way: the ctx of Run ends.
 func (w *torture) stop(deed) {
-	l := w.life
 	w.say("stop, quiet %v", w.quiet)
-	exact := w.quiet && !l.faults.active()
+	w.quit(w.quiet && !w.life.faults.active())
+}
+
+// quit ends Run and leaves the process. exact says that nothing happens at the same time.
+func (w *torture) quit(exact bool) {
+	l := w.life
 	l.release()
 	if l.cancel != nil {
 		l.cancel()
 		if !l.wait() {
 			return
 		}
-		l.checkStopped(exact)
+		if !l.crashed.Load() {
+			l.checkStopped(exact)
+		}
 	}
 	l.readers.Wait()
 	w.leave()
@@ -340,15 +341,7 @@ func (w *torture) crash(deed) {
 	if w.shelf.durable != nil {
 		w.shelf.durable.Crash()
 	}
-	l.release()
-	if l.cancel != nil {
-		l.cancel()
-		if !l.wait() {
-			return
-		}
-	}
-	l.readers.Wait()
-	w.leave()
+	w.quit(false)
 }
 
 // leave ends the process in the test and checks the state of its store.
@@ -380,7 +373,7 @@ func (w *torture) leave() {
 	if l.cancel == nil {
 		return
 	}
-	for uid := range maps.Keys(l.tombs) {
+	for uid := range l.tombs {
 		for _, p := range l.pupils {
 			p.checkTombstone(uid, left[uid])
 		}
@@ -394,39 +387,29 @@ func (w *torture) checkBookmark() {
 	if bookmark == "" {
 		return
 	}
-	then := map[string]presence{}
-	if w.split {
-		versions := map[string]string{}
-		if err := json.Unmarshal([]byte(bookmark), &versions); err != nil {
-			w.problem("the bookmark is %s: %v", bookmark, err)
-		}
-		for namespace, version := range versions {
-			for key, p := range w.at(versionNumber("0" + version)) {
-				if strings.HasPrefix(key, namespace+"/") && version != "" {
-					then[key] = p
-				}
-			}
-		}
+	versions := map[string]string{}
+	if !w.split {
 		for _, namespace := range namespaces {
-			if versions[namespace] == "" { // its objects are not the state at any version
-				for _, obj := range w.shelf.contents() {
-					if key := keyNamed(obj.Name); strings.HasPrefix(key, namespace+"/") {
-						then[key] = presenceOf(obj)
-					}
-				}
+			versions[namespace] = bookmark
+		}
+	} else if err := json.Unmarshal([]byte(bookmark), &versions); err != nil {
+		w.problem("the bookmark is %s: %v", bookmark, err)
+	}
+	for _, namespace := range namespaces {
+		if versions[namespace] == "" {
+			continue // its objects are not the state at any version
+		}
+		then := w.at(versionNumber(versions[namespace]))
+		maps.DeleteFunc(then, func(key string, _ presence) bool { return !strings.HasPrefix(key, namespace+"/") })
+		for _, obj := range within(w.shelf.contents(), namespace) {
+			key := keyNamed(obj.Name)
+			if now := presenceOf(obj); then[key] != now {
+				w.problem("the bookmark is %s: in the store %s is %v, but in the source it was %v", bookmark, key, now, then[key])
 			}
+			delete(then, key)
 		}
-	} else {
-		then = w.at(versionNumber(bookmark))
-	}
-	for _, obj := range w.shelf.contents() {
-		key := keyNamed(obj.Name)
-		if now := presenceOf(obj); then[key] != now {
-			w.problem("the bookmark is %s: in the store %s is %v, but in the source it was %v", bookmark, key, now, then[key])
+		if len(then) > 0 {
+			w.problem("the bookmark is %s, but the store lacks these objects: %v", bookmark, then)
 		}
-		delete(then, key)
-	}
-	if len(then) > 0 {
-		w.problem("the bookmark is %s, but the store lacks these objects: %v", bookmark, then)
 	}
 }

@@ -133,21 +133,14 @@ func find(entries []presence, at int, p presence) int {
 // supersedes returns an error if e cannot follow an event that failed. e must be the same
 // event again, or the result of merging it with newer changes.
 func supersedes(e, failed *event) error {
-	ok := false
-	switch failed.Type {
-	case informer.EventAdded:
-		ok = e.Type == informer.EventDeleted || e.Type == informer.EventAdded && notBefore(e, failed)
-	case informer.EventUpdated:
-		ok = e.Type == informer.EventDeleted || e.Type == informer.EventUpdated && notBefore(e, failed)
-	case informer.EventDeleted:
-		ok = e.Type == informer.EventDeleted && e.Old.UID == failed.Old.UID
+	ok := e.Type == informer.EventDeleted
+	if failed.Type == informer.EventDeleted {
+		ok = ok && e.Old.UID == failed.Old.UID
+	} else if e.Type == failed.Type {
+		ok = presenceOf(e.New).version >= presenceOf(failed.New).version
 	}
 	if !ok {
 		return fmt.Errorf("%s %v has failed and must be delivered again before other events", failed.Type, presenceOf(failed.Object()))
 	}
 	return nil
-}
-
-func notBefore(e, failed *event) bool {
-	return presenceOf(e.New).version >= presenceOf(failed.New).version
 }

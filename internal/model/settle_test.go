@@ -9,16 +9,14 @@ import (
 	"testing/synctest"
 	"time"
 
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/resourceversion"
 
 	"github.com/customcacheinformer/informer"
+	"github.com/customcacheinformer/informer/internal/testkit"
 )
 
 // The checks that TestModel makes when all is well and quiet, when readers have read, and when
 // an informer has stopped.
-
-var informertestResource = schema.GroupResource{Resource: "configmaps"}
 
 // settle heals everything, and checks that the informer, its store and its watchers then match
 // the source.
@@ -72,37 +70,27 @@ func (l *incarnation) unhappy() bool {
 	}
 	l.mu.Unlock()
 	if len(missing) > 0 && !l.crashed.Load() {
-		l.t.problem("a watch delivered these versions, but the store was not given them: %s", sortedNames(missing))
+		l.t.problem("a watch delivered these versions, but the store was not given them: %s", strings.Join(testkit.Sorted(missing), ", "))
 	}
 	l.faults.mu.Lock()
+	defer l.faults.mu.Unlock()
 	refused := len(l.faults.refusals) > 0
 	clear(l.faults.refusals)
-	l.faults.mu.Unlock()
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	bad := len(l.bad) > 0
-	clear(l.bad)
-	return refused || bad
+	return refused
 }
 
 // excused reports whether the store may lack the latest version of a key.
 func (l *incarnation) excused(key string) bool {
 	l.faults.mu.Lock()
-	refused := l.faults.refusals[key]
-	l.faults.mu.Unlock()
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return refused || l.bad[key]
+	defer l.faults.mu.Unlock()
+	return l.faults.refusals[key]
 }
 
 // everExcused reports whether the store was allowed at any time to lack a version of a key.
 func (l *incarnation) everExcused(key string) bool {
 	l.faults.mu.Lock()
-	refused := l.faults.refused[key]
-	l.faults.mu.Unlock()
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return refused || l.everBad[key]
+	defer l.faults.mu.Unlock()
+	return l.faults.refused[key]
 }
 
 func (l *incarnation) checkSettled() {
@@ -250,23 +238,14 @@ func (p *pupil) checkQuiet() {
 	if p.synced != 1 {
 		p.t.problem("%s: OnSynced was called %d times", p.name, p.synced)
 	}
-	if period := p.opts.ResyncPeriod; period > 0 {
-		for key, entries := range p.life.ledgerNow() {
-			if n := p.resynced[key]; entries[len(entries)-1] != nothing && n == 0 && time.Since(p.joined) > 5*time.Minute && p.t.lives == 1 && len(entries) < 3 {
+	if p.opts.ResyncPeriod > 0 {
+		for _, key := range p.life.keys() {
+			entries := p.life.entries(key)
+			if entries[len(entries)-1] != nothing && p.resynced[key] == 0 && time.Since(p.joined) > 5*time.Minute && p.t.lives == 1 && len(entries) < 3 {
 				p.t.problem("%s was not resynced: %s", p.name, key) // ResyncPeriod
 			}
 		}
 	}
-}
-
-func (l *incarnation) ledgerNow() ledger {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	now := ledger{}
-	for key, entries := range l.ledger {
-		now[key] = slices.Clone(entries)
-	}
-	return now
 }
 
 // checkResyncs checks that no watcher is resynced too often.
@@ -370,23 +349,21 @@ func (w *torture) waitForVersion(d deed) {
 	w.say("write %s, %v, and wait for that version", name, p)
 	version := w.src.ResourceVersion()
 	l.reader(func(ctx context.Context) {
-		at, namespace := l.inf.ResourceVersion, placeOf(name).Namespace
-		if w.split {
-			at = func() string {
-				for _, n := range l.inf.Health().Namespaces {
-					if n.Namespace == namespace {
-						return n.ResourceVersion
-					}
-				}
-				return ""
-			}
-		}
+		namespace := placeOf(name).Namespace
 		err := l.inf.WaitForVersion(ctx, namespace, version)
 		if l.crashed.Load() {
 			return
 		}
 		if err != nil {
-			at := at()
+			at := l.inf.ResourceVersion()
+			if w.split {
+				at = ""
+				for _, n := range l.inf.Health().Namespaces {
+					if n.Namespace == namespace {
+						at = n.ResourceVersion
+					}
+				}
+			}
 			if past, none := resourceversion.CompareResourceVersion(at, version); errors.Is(err, context.DeadlineExceeded) && none == nil && past >= 0 {
 				w.problem("WaitForVersion(%s) still waits at version %s", version, at)
 			}

@@ -57,7 +57,7 @@ func textOf(state map[types.NamespacedName]string) string {
 // Readers take snapshots while the informer writes. Each snapshot is a state between two events, no reader goes
 // back, and with RealFIFO a snapshot is what the source was at its version.
 func TestASnapshotIsAStateBetweenTwoEvents(t *testing.T) {
-	for name, queue := range map[string]informer.QueueKind{"DeltaFIFO": informer.QueueDeltaFIFO, "RealFIFO": informer.QueueRealFIFO} {
+	for name, queue := range testkit.Queues {
 		t.Run(name, func(t *testing.T) { takeSnapshots(t, queue) })
 	}
 }
@@ -69,11 +69,8 @@ func takeSnapshots(t *testing.T, queue informer.QueueKind) {
 	}
 	src, told := newStates(), newStates()
 	s := informertest.NewSource[configMap]()
-	inf, err := informer.NewFrom(s, options{Queue: queue})
-	if err != nil {
-		t.Fatal(err)
-	}
-	reg, err := inf.AddWatcher(informer.WatcherFunc[configMap](func(_ context.Context, e informer.Event[configMap]) error {
+	inf := testkit.NewInformer(t, s, options{Queue: queue})
+	reg := testkit.AddWatcher(t, inf, informer.WatcherFunc[configMap](func(_ context.Context, e event) error {
 		has := ""
 		if e.Type != informer.EventDeleted {
 			has = e.New.ResourceVersion
@@ -81,9 +78,6 @@ func takeSnapshots(t *testing.T, queue informer.QueueKind) {
 		told.note(e.Key(), has, "")
 		return nil
 	}), informer.WatcherOptions{MaxBacklog: -1})
-	if err != nil {
-		t.Fatal(err)
-	}
 	informertest.Run(t, inf)
 	end := make(chan struct{})
 	var readers sync.WaitGroup
@@ -99,10 +93,8 @@ func takeSnapshots(t *testing.T, queue informer.QueueKind) {
 				if all := taken[n]; len(all) < 2000 {
 					taken[n] = append(all, v)
 				}
-				select {
-				case <-end:
+				if isClosed(end) {
 					return
-				default:
 				}
 			}
 		})
@@ -119,9 +111,7 @@ func takeSnapshots(t *testing.T, queue informer.QueueKind) {
 		obj := s.Apply(object(key.Name, fmt.Sprint(n)))
 		src.note(key, obj.ResourceVersion, obj.ResourceVersion)
 	}
-	if err := errors.Join(inf.WaitForVersion(t.Context(), "", s.ResourceVersion()), reg.CatchUp(t.Context())); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, errors.Join(inf.WaitForVersion(t.Context(), "", s.ResourceVersion()), reg.CatchUp(t.Context())))
 	last, _ := inf.Snapshot()
 	close(end)
 	readers.Wait()
@@ -160,17 +150,12 @@ func TestSnapshotsOfSeveralInformersAreOfOneMoment(t *testing.T) {
 		s := informertest.NewSource(object("a", "1"))
 		var informers []*ci
 		for _, name := range []string{"one", "two"} {
-			inf, err := informer.NewFrom(s, options{Name: name, Queue: informer.QueueRealFIFO})
-			if err != nil {
-				t.Fatal(err)
-			}
+			inf := testkit.NewInformer(t, s, options{Name: name, Queue: informer.QueueRealFIFO})
 			informertest.Run(t, inf)
 			informers = append(informers, inf)
 		}
 		var one, again, two *informer.Snapshot[configMap]
-		if err := informer.SnapshotOf(informers[0].SnapshotTo(&one), informers[1].SnapshotTo(&two), informers[0].SnapshotTo(&again)); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, informer.SnapshotOf(informers[0].SnapshotTo(&one), informers[1].SnapshotTo(&two), informers[0].SnapshotTo(&again)))
 		s.Apply(object("a", "2"))
 		s.Apply(object("b", "1"))
 		synctest.Wait()
@@ -184,26 +169,16 @@ func TestSnapshotsOfSeveralInformersAreOfOneMoment(t *testing.T) {
 			if v.Version() != a.ResourceVersion || !slices.Equal(v.Versions(), []string{v.Version()}) {
 				t.Errorf("%s: at version %q, want %q", name, v.Version(), a.ResourceVersion)
 			}
-			if _, err := v.ByIndex("none", ""); err == nil || !strings.Contains(err.Error(), `"none"`) {
-				t.Errorf("%s: an index that does not exist: %v", name, err)
-			}
+			_, err = v.ByIndex("none", "")
+			testkit.ErrorSays(t, err, `"none"`)
 		}
-		plain, err := informer.NewFrom(s, options{Name: "plain", Store: testkit.NewPlainStore()})
-		if err != nil {
-			t.Fatal(err)
-		}
+		plain := testkit.NewInformer(t, s, options{Name: "plain", Store: testkit.NewPlainStore()})
 		one = nil
 		if err := informer.SnapshotOf(informers[0].SnapshotTo(&one), plain.SnapshotTo(&two)); err == nil || one != nil || !strings.HasPrefix(err.Error(), "informer plain: SnapshotOf: only the informer's own store") {
 			t.Errorf("with a store that has no snapshots: %v, %v", one, err)
 		}
-		if err := informer.SnapshotOf(informers[0].SnapshotTo(nil)); err == nil || !strings.Contains(err.Error(), "SnapshotTo has nil") {
-			t.Errorf("SnapshotTo of nil: %v", err)
-		}
-		if err := informer.SnapshotOf(informer.SnapshotRequest{}); err == nil || !strings.Contains(err.Error(), "not made by SnapshotTo") {
-			t.Errorf("an empty request: %v", err)
-		}
-		if err := informer.SnapshotOf(); err != nil {
-			t.Error(err)
-		}
+		testkit.ErrorSays(t, informer.SnapshotOf(informers[0].SnapshotTo(nil)), "SnapshotTo has nil")
+		testkit.ErrorSays(t, informer.SnapshotOf(informer.SnapshotRequest{}), "not made by SnapshotTo")
+		testkit.NoError(t, informer.SnapshotOf())
 	})
 }

@@ -39,15 +39,6 @@ func (k storeKind) String() string {
 // same reports whether the store returns the object it was given, not a copy.
 func (k storeKind) same() bool { return k != copyingStore && k != projectedStore }
 
-// storeTrouble is the set of faults that all stores of the test can simulate.
-type storeTrouble interface {
-	Fail(func(op, key string) error)
-	FailAfter(func(op, key string) error)
-	Hang() (release func())
-	Delay(time.Duration)
-	Err() error
-}
-
 // shelf holds the contents of the store. It outlives a process.
 type shelf struct {
 	t       *torture
@@ -87,7 +78,7 @@ func (s *shelf) contents() (objs []configMap) {
 func (s *shelf) open(l *incarnation) {
 	switch {
 	case s.durable != nil:
-		l.faults.trouble = s.durable
+		l.faults.trouble = s.durable.StoreFaults
 		l.durable = &takingDurable{Durable: s.durable, life: l}
 	case s.t.store != defaultStore:
 		l.store = s.openPlain(l)
@@ -95,18 +86,22 @@ func (s *shelf) open(l *incarnation) {
 }
 
 func (s *shelf) openPlain(l *incarnation) cache.Store {
-	kept := &taking{Store: s.indexer, life: l, copies: s.t.store == copyingStore}
+	if s.t.store == indexedStore { // the indexes of the previous process must not be there for this one
+		objs := s.indexer.List()
+		s.indexer = cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{})
+		for _, obj := range objs {
+			_ = s.indexer.Add(obj)
+		}
+	}
+	kept := cache.Store(s.indexer)
+	if s.t.store == copyingStore {
+		kept = copying{kept}
+	}
 	front := informertest.NewStore(kept)
-	l.faults.trouble = front
+	l.faults.trouble = front.StoreFaults
 	if s.t.store != indexedStore {
 		return front
 	}
-	// The indexes of the previous process must not be there for this one.
-	s.indexer = cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{})
-	for _, obj := range kept.List() {
-		_ = s.indexer.Add(obj)
-	}
-	kept.Store = s.indexer
 	return &struct {
 		*informertest.Store
 		indexesOnly
@@ -123,41 +118,21 @@ type indexesOnly interface {
 	AddIndexers(newIndexers cache.Indexers) error
 }
 
-// taking is a store that records its writes in the ledger.
-type taking struct {
-	cache.Store
-	life   *incarnation
-	copies bool
-}
+// copying is a store that returns copies.
+type copying struct{ cache.Store }
 
-func (s *taking) Add(obj any) error { return s.took(obj, presenceOf(obj.(configMap)), s.Store.Add) }
-func (s *taking) Update(obj any) error {
-	return s.took(obj, presenceOf(obj.(configMap)), s.Store.Update)
-}
-func (s *taking) Delete(obj any) error { return s.took(obj, nothing, s.Store.Delete) }
-
-func (s *taking) took(obj any, now presence, write func(any) error) error {
-	err := write(obj)
-	if err == nil {
-		s.life.take(obj.(configMap), now)
-	}
-	return err
-}
-
-func (s *taking) GetByKey(key string) (item any, exists bool, err error) {
+func (s copying) GetByKey(key string) (item any, exists bool, err error) {
 	item, exists, err = s.Store.GetByKey(key)
-	if exists && s.copies {
+	if exists {
 		item = item.(configMap).DeepCopy()
 	}
 	return item, exists, err
 }
 
-func (s *taking) List() []any {
+func (s copying) List() []any {
 	all := s.Store.List()
 	for i := range all {
-		if s.copies {
-			all[i] = all[i].(configMap).DeepCopy()
-		}
+		all[i] = all[i].(configMap).DeepCopy()
 	}
 	return all
 }
@@ -191,7 +166,7 @@ func (s *takingDurable) Apply(ctx context.Context, changes []informer.Change, bo
 	}
 	if errors.Is(err, informer.ErrPermanent) {
 		for _, change := range changes {
-			s.life.faults.doubt(change.Object.(configMap))
+			s.life.faults.doubt(change.Key)
 		}
 	}
 	return err
@@ -202,13 +177,12 @@ func (s *takingDurable) took() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, change := range s.asked {
-		obj := change.Object.(configMap)
 		switch {
 		case s.noted:
 		case change.Delete:
-			s.life.take(obj, nothing)
+			s.life.take(change.Key, nothing)
 		default:
-			s.life.take(obj, presenceOf(obj))
+			s.life.take(change.Key, presenceOf(change.Object.(configMap)))
 		}
 	}
 	s.noted = true
@@ -216,14 +190,14 @@ func (s *takingDurable) took() {
 
 // modelFaults are the faults of the store of one process.
 type modelFaults struct {
-	trouble storeTrouble // nil for the default store
+	trouble *informertest.StoreFaults // nil for the default store
 
 	mu       sync.Mutex // protects the rest
 	next     []*modelFault
 	cut      bool            // the process has crashed
 	unsure   bool            // a write may have taken effect
 	refusals map[string]bool // by key: a change may be missing until the next list
-	refused  map[string]bool // by key: a change was refused at some time
+	refused  map[string]bool // by key: a change was ever missing
 	ever     bool
 	since    time.Time // time of the last trouble
 	release  func()
@@ -260,8 +234,7 @@ func (m *modelFaults) add(f *modelFault) {
 	m.next, m.ever, m.since = append(m.next, f), true, time.Now()
 }
 
-func (m *modelFaults) before(op, key string) error { return m.ask(op, key, false) }
-
+// ask returns the error of an operation, before it takes effect or after that.
 func (m *modelFaults) ask(op, key string, after bool) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -284,18 +257,17 @@ func (m *modelFaults) ask(op, key string, after bool) error {
 			err = fmt.Errorf("%w: %w", err, informer.ErrPermanent)
 		}
 	}
-	if op == "add" || op == "update" || op == "delete" || op == "apply" {
-		if after {
-			m.unsure = err != nil
-		}
+	if after && slices.Contains([]string{"add", "update", "delete", "apply"}, op) {
+		m.unsure = err != nil
 	}
 	return err
 }
 
-func (m *modelFaults) doubt(obj configMap) {
+// doubt notes that the store or Transform has refused a change of a key.
+func (m *modelFaults) doubt(key string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.refusals[keyNamed(obj.Name)], m.refused[keyNamed(obj.Name)] = true, true
+	m.refusals[key], m.refused[key] = true, true
 }
 
 // active reports whether the store is in trouble now or was a moment ago, or whether the last

@@ -2,7 +2,6 @@ package model_test
 
 import (
 	"fmt"
-	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -11,9 +10,6 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
-
-	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/customcacheinformer/informer"
 	"github.com/customcacheinformer/informer/informertest"
@@ -100,6 +96,7 @@ var table = share.New()
 
 // torture is the state of TestModel while it plays one sequence.
 type torture struct {
+	report
 	setting
 	in     []string // the namespaces that are read, if the informer is one over several
 	src    *source
@@ -109,16 +106,14 @@ type torture struct {
 	early  int // number of deeds left before Run
 	quiet  bool
 	serial int // makes the value of each version unique
-	said   []string
 
 	troubled atomic.Bool // the source was in trouble
 
-	mu       sync.Mutex // protects the rest; never held while waiting
-	facts    map[presence]fact
-	current  map[string]presence
-	ended    map[types.UID]uint64 // the version of the delete
-	absent   map[string]bool      // namespaces that were ever not read
-	problems []string
+	mu      sync.Mutex // protects the rest; never held while waiting
+	facts   map[presence]fact
+	current map[string]presence
+	ended   map[types.UID]uint64 // the version of the delete
+	absent  map[string]bool      // namespaces that were ever not read
 }
 
 // fact is the name and the value of a version of an object in the source.
@@ -126,7 +121,7 @@ type fact struct{ name, value string }
 
 func newTorture(s setting) *torture {
 	w := &torture{
-		setting: s, src: informertest.NewSource[configMap](), early: s.early, quiet: true,
+		report: report{loud: *modelSeed >= 0}, setting: s, src: informertest.NewSource[configMap](), early: s.early, quiet: true,
 		in: namespaces, absent: map[string]bool{}, facts: map[presence]fact{}, current: map[string]presence{}, ended: map[types.UID]uint64{},
 	}
 	w.shelf = newShelf(w)
@@ -138,34 +133,9 @@ func newTorture(s setting) *torture {
 	return w
 }
 
-// problem notes that a promise is broken. It may be called from any goroutine.
-func (w *torture) problem(format string, args ...any) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if len(w.problems) < 20 {
-		w.problems = append(w.problems, fmt.Sprintf(format, args...))
-	}
-}
-
-func (w *torture) broken() bool {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return len(w.problems) > 0
-}
-
-// say adds a line to the report of a failing sequence. If only one sequence is played, say
-// also prints the line at once, because the next operation may panic.
-func (w *torture) say(format string, args ...any) {
-	line := fmt.Sprintf(format, args...)
-	w.said = append(w.said, line)
-	if *modelSeed >= 0 {
-		fmt.Println(line)
-	}
-}
-
 func (w *torture) String() string {
-	w.mu.Lock()
-	defer w.mu.Unlock()
+	w.report.mu.Lock()
+	defer w.report.mu.Unlock()
 	return fmt.Sprintf("  %s\nbut:\n  %s", strings.Join(w.said, "\n  "), strings.Join(w.problems, "\n  "))
 }
 
@@ -191,12 +161,6 @@ func (w *torture) do(d deed) {
 	}
 }
 
-// hush waits until all goroutines are blocked, without letting time pass.
-func (w *torture) hush() {
-	synctest.Wait()
-	w.quiet = true
-}
-
 // finish settles and stops the process, unless a promise is broken already.
 func (w *torture) finish() {
 	if !w.broken() {
@@ -208,13 +172,6 @@ func (w *torture) finish() {
 }
 
 // The source.
-
-func thing(name, value string) configMap {
-	return &corev1.ConfigMap{
-		ObjectMeta: metav1.ObjectMeta{Namespace: placeOf(name).Namespace, Name: name},
-		Data:       map[string]string{"value": value},
-	}
-}
 
 func nameOf(i int) string { return "o" + strconv.Itoa(i%6) }
 
@@ -238,7 +195,7 @@ func (w *torture) write(i int, bad bool) {
 	if bad && w.transform == failing {
 		value += " bad"
 	}
-	now := presenceOf(w.src.Apply(thing(nameOf(i), value)))
+	now := presenceOf(w.src.Apply(objectAt(placeOf(nameOf(i)), value)))
 	w.facts[now] = fact{nameOf(i), value}
 	w.current[keyNamed(nameOf(i))] = now
 }
@@ -280,13 +237,8 @@ func chosenValue(value string) bool {
 
 // present returns the objects of the source that the informer reads.
 func (w *torture) present() []configMap {
-	return slices.DeleteFunc(w.src.Objects(), func(obj configMap) bool { return !slices.Contains(w.in, obj.Namespace) })
+	return within(w.src.Objects(), w.in...)
 }
 
 // wanted returns them as text.
 func (w *torture) wanted() string { return words(w.present()) }
-
-func sortedNames(names []string) string {
-	slices.Sort(names)
-	return strings.Join(names, ", ")
-}

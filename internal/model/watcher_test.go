@@ -196,32 +196,14 @@ func (p *pupil) tell(ctx context.Context, called informer.EventType, e event) er
 	if c.wellFormed() {
 		p.checkStored(&e)
 	}
-	does.wait(ctx)
+	linger(ctx, does.slow, does.blocked)
 	if does.brings && !p.life.stopping.Load() {
-		p.joinFromCall()
+		p.life.addLater()
 	}
 	if does.leaves {
 		p.leave()
 	}
 	return p.end(ctx, c, does)
-}
-
-// wait makes the call slow or blocks it.
-func (d *trouble) wait(ctx context.Context) {
-	if d.slow > 0 {
-		timer := time.NewTimer(d.slow)
-		defer timer.Stop()
-		select {
-		case <-timer.C:
-		case <-ctx.Done():
-		}
-	}
-	if d.blocked != nil {
-		select {
-		case <-d.blocked:
-		case <-ctx.Done():
-		}
-	}
 }
 
 // begin records the start of a call.
@@ -330,7 +312,7 @@ func (p *pupil) checkStored(e *event) {
 				p.wrong(e, "the store does not have it")
 			}
 		}
-		l.take(e.Object(), presenceOf(e.New))
+		l.take(key, presenceOf(e.New))
 	case p.t.store == defaultStore:
 	case e.New != nil && find(l.entries(key), -1, presenceOf(e.New)) < 0:
 		p.wrong(e, "the store has not taken it: %v", l.entries(key))
@@ -367,21 +349,16 @@ func (p *pupil) onSynced(context.Context) {
 	if !p.life.inf.HasSynced() {
 		p.t.problem("%s: OnSynced was called before the informer has synced", p.name) // WatcherOptions.OnSynced
 	}
-	if p.isSyncing() {
-		p.leave()
-	}
-}
-
-// isSyncing records a call of OnSynced, and reports whether the watcher must leave in the
-// call.
-func (p *pupil) isSyncing() (leaves bool) {
 	p.mu.Lock()
-	defer p.mu.Unlock()
 	if p.synced++; p.synced > 1 || p.removed || p.reg != nil && isClosed(p.reg.Synced()) {
 		p.t.problem("%s: OnSynced was called twice, or too late", p.name) // promise 4
 	}
 	p.over = append(p.over, &call{marker: true})
-	return p.trouble.leaves && p.reg != nil
+	leaves := p.trouble.leaves && p.reg != nil
+	p.mu.Unlock()
+	if leaves {
+		p.leave()
+	}
 }
 
 func isClosed(c <-chan struct{}) bool {
@@ -408,9 +385,6 @@ func (p *pupil) leave() {
 		reg.Remove()
 	}
 }
-
-// joinFromCall adds another watcher during a call of this one.
-func (p *pupil) joinFromCall() { p.life.addLater() }
 
 // adaptor makes a pupil a handler of client-go.
 type adaptor struct{ p *pupil }
