@@ -331,7 +331,7 @@ func (w *torture) storeFault(d deed, refuse bool) {
 		f.op = "apply"
 	}
 	if w.life.faults.trouble != nil {
-		w.say("%v", f)
+		w.say("the store fails: %+v", *f)
 		w.life.faults.add(f)
 	}
 }

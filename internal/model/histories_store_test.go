@@ -15,18 +15,13 @@ import (
 // The stores of TestHistories, and their faults.
 
 // faultKind is the effect of a fault.
-type faultKind int
+type faultKind string
 
 const (
-	faultCrash faultKind = iota
-	faultRefuse
-	faultFail
-	faultKinds
+	faultCrash  faultKind = "the process crashes"
+	faultRefuse faultKind = "it is refused"
+	faultFail   faultKind = "it fails"
 )
-
-func (k faultKind) String() string {
-	return [...]string{"the process crashes", "it is refused", "it fails"}[k]
-}
 
 // storeFault is a fault of some of the next store operations with the name op.
 type storeFault struct {

@@ -302,7 +302,7 @@ func (h *history) pause(r *rand.Rand) {
 func (h *history) fault(r *rand.Rand) {
 	f := &storeFault{
 		op:    []string{"apply", "apply", "apply", "apply", "forget", "forget", "scan", "resume", "tombstones", "get"}[r.IntN(10)],
-		kind:  faultKind(r.IntN(int(faultKinds))),
+		kind:  []faultKind{faultCrash, faultRefuse, faultFail}[r.IntN(3)],
 		after: r.IntN(2) == 0,
 		first: 1 + r.Int64N(3),
 		times: 1 + r.Int64N(3),

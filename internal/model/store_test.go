@@ -19,22 +19,16 @@ import (
 // The stores of TestModel. All except the default store record in a ledger what they take, and
 // fail on demand.
 
-type storeKind int
+type storeKind string
 
 const (
-	defaultStore storeKind = iota
-	storeOfOurs            // client-go's store, without indexes
-	copyingStore           // returns copies
-	projectedStore
-	indexedStore
-	durableStore
-	storeKinds
+	defaultStore   storeKind = "the default store"
+	plainStore     storeKind = "a plain store" // client-go's, without indexes
+	copyingStore   storeKind = "a store that copies"
+	projectedStore storeKind = "a projection"
+	indexedStore   storeKind = "a store with indexes"
+	durableStore   storeKind = "a durable store"
 )
-
-func (k storeKind) String() string {
-	return [...]string{"the default store", "a plain store", "a store that copies", "a projection", "a store with indexes",
-		"a durable store"}[k]
-}
 
 // same reports whether the store returns the object it was given, not a copy.
 func (k storeKind) same() bool { return k != copyingStore && k != projectedStore }
@@ -206,26 +200,11 @@ type modelFaults struct {
 
 // modelFault makes some of the next store operations fail.
 type modelFault struct {
-	op           string // name of the operation; if empty, any that writes or reads one object
-	after        bool
-	refuse       bool
-	first, times int
-}
-
-func (f *modelFault) String() string {
-	when := "without"
-	if f.after {
-		when = "after"
-	}
-	what := "fail"
-	if f.refuse {
-		what = "are refused"
-	}
-	op := f.op
-	if op == "" {
-		op = "store operation"
-	}
-	return fmt.Sprintf("after %d others, %d of %q %s %s effect", f.first, f.times, op, what, when)
+	op     string // name of the operation; if empty, any that writes or reads one object
+	after  bool   // the operation takes effect first
+	refuse bool
+	first  int // how many operations do not fail
+	times  int // how many then fail
 }
 
 func (m *modelFaults) add(f *modelFault) {

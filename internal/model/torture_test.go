@@ -40,10 +40,10 @@ func newSetting(b [settingSize]byte) setting {
 	s := setting{
 		queue:     []informer.QueueKind{informer.QueueDeltaFIFO, informer.QueueRealFIFO}[b[0]%2],
 		source:    []sourceKind{streamed, streamed, listed, paged, rejecting, streamed, listed, silent}[b[0]/2%8],
-		store:     storeKind(b[1] % 64 % byte(storeKinds)),
+		store:     []storeKind{defaultStore, plainStore, copyingStore, projectedStore, indexedStore, durableStore}[b[1]%64%6],
 		intake:    []informer.IntakeMode{informer.IntakeWhole, informer.IntakeEarly}[b[1]/64%2],
 		shared:    b[1]/128 > 0,
-		transform: transformKind(b[2] % byte(transformKinds)),
+		transform: []transformKind{noTransform, marking, failing}[b[2]%3],
 		indexed:   b[2]/4%2 > 0,
 		observed:  b[2]/8%2 > 0,
 		refuses:   b[2]/16%2 > 0,
@@ -60,35 +60,30 @@ func newSetting(b [settingSize]byte) setting {
 }
 
 // sourceKind is how the source is read, and the kind of server that it is.
-type sourceKind int
+type sourceKind string
 
 const (
-	streamed sourceKind = iota
-	listed
-	paged     // lists in pages of two
-	rejecting // the server rejects streams
-	silent    // the server ignores that a stream was asked for
+	streamed  sourceKind = "streamed"
+	listed    sourceKind = "listed"
+	paged     sourceKind = "listed in pages" // of two
+	rejecting sourceKind = "a source that rejects streams"
+	silent    sourceKind = "a source that leaves streams silent" // and ignores that one was asked for
 )
 
-func (k sourceKind) String() string {
-	return [...]string{"streamed", "listed", "listed in pages", "a source that rejects streams", "a source that leaves streams silent"}[k]
-}
-
-type transformKind int
+// transformKind says what Transform does. It marks each object.
+type transformKind string
 
 const (
-	noTransform transformKind = iota
-	marking                   // marks each object
-	failing                   // marks each object, and fails for some
-	transformKinds
+	noTransform transformKind = "no Transform"
+	marking     transformKind = "a Transform"
+	failing     transformKind = "a Transform that may fail"
 )
 
 func (s setting) String() string {
 	queue := map[informer.QueueKind]string{informer.QueueDeltaFIFO: "DeltaFIFO", informer.QueueRealFIFO: "RealFIFO"}[s.queue]
-	transform := [...]string{"no Transform", "a Transform", "a Transform that may fail"}[s.transform]
 	intake := map[informer.IntakeMode]string{informer.IntakeWhole: "whole", informer.IntakeEarly: "as they arrive"}[s.intake]
 	return fmt.Sprintf("%s, %v, lists taken in %s, parts shared %v, %v, %s, over namespaces %v, an index %v, an Observer %v, old versions refused at once %v, DrainTimeout %v, %d deeds before Run",
-		queue, s.source, intake, s.shared, s.store, transform, s.split, s.indexed, s.observed, s.refuses, s.drain, s.early)
+		queue, s.source, intake, s.shared, s.store, s.transform, s.split, s.indexed, s.observed, s.refuses, s.drain, s.early)
 }
 
 // table is that of all informers with shared parts, so that they have parts in common.
