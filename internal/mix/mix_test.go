@@ -20,14 +20,6 @@ import (
 
 const pods = 4000
 
-// each returns each step-th Pod of a cluster.
-func each(m *mix.Mix, step int) (all []*corev1.Pod) {
-	for i := 0; i < pods; i += step {
-		all = append(all, m.Pod(i, 0))
-	}
-	return all
-}
-
 func ownerOf(p *corev1.Pod) metav1.OwnerReference { return p.OwnerReferences[0] }
 
 func statuses(p *corev1.Pod) []corev1.ContainerStatus {
@@ -139,8 +131,9 @@ func TestPodsOfOneOwnerDifferWhereRealPodsDo(t *testing.T) {
 }
 
 func TestManagedFieldsHaveTheOwnersUIDAndTheAddresses(t *testing.T) {
-	for _, p := range each(mix.New(1, pods), 17) {
-		of := map[string]string{}
+	m := mix.New(1, pods)
+	for i := 0; i < pods; i += 17 {
+		p, of := m.Pod(i, 0), map[string]string{}
 		for _, f := range p.ManagedFields {
 			raw := f.FieldsV1.GetRawBytes()
 			if !json.Valid(raw) {
