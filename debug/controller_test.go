@@ -4,10 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"maps"
 	"net/http"
-	"slices"
-	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -58,9 +55,7 @@ func newController(t *testing.T, src *informertest.Source[configMap], opts enque
 	inf := newInformer(t, src, options{Name: "maps"})
 	opts.ErrorHandler = ignore
 	c, err := enqueue.NewController(reconcile, opts, enqueue.For(inf))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return []informer.Member{c, inf}
 }
 
@@ -78,9 +73,7 @@ func TestAControllerIsShownInEachOfItsStates(t *testing.T) {
 			func(ctx context.Context, key types.NamespacedName) (time.Duration, error) {
 				return (*reconcile.Load())(ctx, key)
 			}) {
-			if err := group.Add(m); err != nil {
-				t.Fatal(err)
-			}
+			must(t, group.Add(m))
 		}
 		h := debug.Handler(group.Health)
 		check := func(want string, attention bool) debuggedController {
@@ -95,18 +88,14 @@ func TestAControllerIsShownInEachOfItsStates(t *testing.T) {
 				t.Errorf("the controller is %q (attention %v), want %q", c.State, c.Attention, want)
 			}
 			shown := page(t, h)
-			if !strings.Contains(shown, `Controller <bdi>website</bdi> <span class="state`) || !strings.Contains(shown, ">"+want+"</span>") {
-				t.Errorf("the page does not show the state %q", want)
-			}
+			wantShown(t, shown, `Controller <bdi>website</bdi> <span class="state`, ">"+want+"</span>")
 			if sick := summary(shown) == "1 of 1 controller needs attention." || summary(shown) == "1 of 1 informer and 1 of 1 controller need attention."; sick != attention {
 				t.Errorf("with the state %q, the summary counts the controller: %v", want, sick)
 			}
 			return c
 		}
 		check("not started", false)
-		ctx, stop := context.WithCancel(t.Context())
-		stopped := make(chan struct{})
-		go func() { _ = group.Run(ctx); close(stopped) }()
+		stop := start(t, &group)
 		check("syncing", false)
 		release()
 		check("standby", false)
@@ -144,7 +133,6 @@ func TestAControllerIsShownInEachOfItsStates(t *testing.T) {
 			t.Errorf("the calls are %+v", calls)
 		}
 		stop()
-		<-stopped
 		check("stopped", true)
 	})
 }
@@ -211,23 +199,15 @@ func TestThePageShowsAControllerAsSuch(t *testing.T) {
 				{Key: "shop/b", Failures: 1, For: time.Second, GaveUp: true, Err: errors.New("bad spec")},
 			},
 		}))
-		for _, want := range []string{
+		wantShown(t, shown,
 			"<dd>7, the oldest for 1 min 30 s</dd>", "<dd>1 of 4 workers</dd>", "<dd>1 h 0 min ago</dd>", "<dd>1200</dd>", "<dd>30</dd>", "<dd>3</dd>",
 			"<dt>Failing keys</dt><dd>2</dd>", "<dt>Deletes not reconciled</dt><dd>5</dd>", "<dt>Dropped on standby</dt><dd>9</dd>",
 			`<tr class="attention"><th scope="row"><bdi>shop/web</bdi></th><td data-label="State">is reconciled</td><td data-label="For" class="number">6 min 0 s</td>`,
 			`<tr class="attention"><th scope="row"><bdi>shop/a</bdi></th><td data-label="State">fails</td><td data-label="For" class="number">7 min 0 s</td><td data-label="Failures" class="number">12</td><td data-label="Next try">in 20 s</td>`,
 			`<tr class="attention"><th scope="row"><bdi>shop/b</bdi></th><td data-label="State">given up</td><td data-label="For" class="number">1 s</td><td data-label="Failures" class="number">1</td><td data-label="Next try"></td>`,
 			`<th scope="rowgroup" colspan="5"><bdi>no quota</bdi></th>`, `<th scope="rowgroup" colspan="5"><bdi>bad spec</bdi></th>`,
-		} {
-			if !strings.Contains(shown, want) {
-				t.Errorf("the page lacks %s", want)
-			}
-		}
-		for _, without := range []string{"Last contact", "Resource version", "objects", "It has no watchers."} {
-			if strings.Contains(shown, without) {
-				t.Errorf("the page shows %q for a controller", without)
-			}
-		}
+		)
+		wantHidden(t, shown, "Last contact", "Resource version", "objects", "It has no watchers.")
 	})
 }
 
@@ -235,23 +215,10 @@ func TestTheJSONOfAControllerHasTheFieldsThatAreDocumented(t *testing.T) {
 	h := showing("website", enqueue.Health{Name: "website", Reason: errors.New("no"), Calls: []enqueue.KeyHealth{{Key: "a"}}, Failures: []enqueue.KeyHealth{{Key: "a"}}})
 	var answer struct{ Controllers []map[string]json.RawMessage }
 	var calls, failures []map[string]json.RawMessage
-	if err := json.Unmarshal(get(h, "/?format=json").Body.Bytes(), &answer); err != nil {
-		t.Fatal(err)
-	}
+	must(t, json.Unmarshal(get(h, "/?format=json").Body.Bytes(), &answer))
 	c := answer.Controllers[0]
-	if err := errors.Join(json.Unmarshal(c["calls"], &calls), json.Unmarshal(c["failures"], &failures)); err != nil {
-		t.Fatal(err)
-	}
-	for _, test := range []struct {
-		got  map[string]json.RawMessage
-		want []string
-	}{
-		{c, []string{"attention", "calls", "error", "failures", "health", "name", "state"}},
-		{calls[0], []string{"attention", "key", "seconds"}},
-		{failures[0], []string{"attention", "error", "failures", "gaveUp", "key", "seconds"}},
-	} {
-		if got := slices.Sorted(maps.Keys(test.got)); !slices.Equal(got, test.want) {
-			t.Errorf("the fields are %q, want %q", got, test.want)
-		}
-	}
+	must(t, errors.Join(json.Unmarshal(c["calls"], &calls), json.Unmarshal(c["failures"], &failures)))
+	equal(t, "the fields", fields(c), "attention calls error failures health name state")
+	equal(t, "the fields of a call", fields(calls[0]), "attention key seconds")
+	equal(t, "the fields of a failure", fields(failures[0]), "attention error failures gaveUp key seconds")
 }

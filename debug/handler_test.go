@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"regexp"
@@ -63,9 +64,7 @@ func get(h http.Handler, target string, header ...string) *httptest.ResponseReco
 func look(t *testing.T, h http.Handler) debugged {
 	t.Helper()
 	var d debugged
-	if err := json.Unmarshal(get(h, "/debug/informers?format=json").Body.Bytes(), &d); err != nil {
-		t.Fatal(err)
-	}
+	must(t, json.Unmarshal(get(h, "/debug/informers?format=json").Body.Bytes(), &d))
 	return d
 }
 
@@ -84,21 +83,30 @@ func runGroup(t *testing.T, members ...informer.Member) *informer.Group {
 	t.Helper()
 	var group informer.Group
 	for _, m := range members {
-		if err := group.Add(m); err != nil {
-			t.Fatal(err)
-		}
+		must(t, group.Add(m))
 	}
-	ctx, stop := context.WithCancel(t.Context())
-	stopped := make(chan error, 1)
-	go func() { stopped <- group.Run(ctx) }()
-	t.Cleanup(func() {
-		stop()
-		if err := <-stopped; err != nil {
-			t.Error(err)
-		}
-	})
+	start(t, &group)
 	synctest.Wait()
 	return &group
+}
+
+// start runs a group until stop is called or the test ends. stop waits for the end.
+func start(t *testing.T, group *informer.Group) (stop func()) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- group.Run(ctx) }()
+	stop = sync.OnceFunc(func() {
+		cancel()
+		noError(t, <-ended)
+	})
+	t.Cleanup(stop)
+	return stop
+}
+
+// fields returns the names of the fields of a value in JSON, in their order.
+func fields(value map[string]json.RawMessage) string {
+	return strings.Join(slices.Sorted(maps.Keys(value)), " ")
 }
 
 func TestThePageShowsHowAWatcherIsDoing(t *testing.T) {
@@ -200,9 +208,7 @@ func TestThePageShowsWhatOneObjectHoldsUp(t *testing.T) {
 				t.Errorf("%+v", w)
 			}
 		}
-		if shown := page(t, h); !strings.Contains(shown, "again later: <bdi>default/bad</bdi>") {
-			t.Error("the page does not name the object that will be retried")
-		}
+		wantShown(t, page(t, h), "again later: <bdi>default/bad</bdi>")
 	})
 }
 
@@ -215,9 +221,7 @@ func TestThePageShowsHowAnInformerIsDoing(t *testing.T) {
 		if shown := page(t, h); !strings.Contains(shown, "The program has made no informers") || len(look(t, h).Informers) != 0 {
 			t.Error("the page does not say that the group is empty")
 		}
-		if err := group.Add(inf); err != nil {
-			t.Fatal(err)
-		}
+		must(t, group.Add(inf))
 		check := func(want string, attention bool) {
 			t.Helper()
 			synctest.Wait()
@@ -225,16 +229,12 @@ func TestThePageShowsHowAnInformerIsDoing(t *testing.T) {
 			if i.State != want || i.Attention != attention || i.Name != "maps" || i.Store != "*informertest.Store" {
 				t.Errorf("the informer is %q (attention %v), want %q: %+v", i.State, i.Attention, want, i)
 			}
-			if shown := page(t, h); !strings.Contains(shown, ">"+want+"</span>") {
-				t.Errorf("the page does not show the state %q", want)
-			}
+			wantShown(t, page(t, h), ">"+want+"</span>")
 		}
 		check("not started", false)
 		src.Fail("list", syscall.ECONNREFUSED, -1)
 		src.Fail("watch", syscall.ECONNREFUSED, -1)
-		ctx, stop := context.WithCancel(t.Context())
-		stopped := make(chan struct{})
-		go func() { _ = group.Run(ctx); close(stopped) }()
+		stop := start(t, group)
 		check("cannot sync", true)
 		if shown := page(t, h); !strings.Contains(shown, "connection refused") || summary(shown) != "1 of 1 informer needs attention." {
 			t.Error("the page does not show the error")
@@ -252,7 +252,6 @@ func TestThePageShowsHowAnInformerIsDoing(t *testing.T) {
 		sleepBubble(time.Minute)
 		check("source fails", true)
 		stop()
-		<-stopped
 		check("stopped", true)
 	})
 }
@@ -304,9 +303,7 @@ func TestThePageShowsAHundredWatchersAndTheRestAsJSON(t *testing.T) {
 		addWatcher(t, inf, &recorder{}, informer.WatcherOptions{Name: "w"})
 	}
 	var group informer.Group
-	if err := group.Add(inf); err != nil {
-		t.Fatal(err)
-	}
+	must(t, group.Add(inf))
 	h := debug.Handler(group.Health)
 	if shown := page(t, h); strings.Count(shown, "<bdi>w</bdi>") != 100 || !strings.Contains(shown, "3 more watchers are in the") {
 		t.Errorf("the page shows %d watchers", strings.Count(shown, "<bdi>w</bdi>"))
@@ -349,9 +346,7 @@ func TestThePageAnswersAsItIsAsked(t *testing.T) {
 	server := httptest.NewServer(h)
 	defer server.Close()
 	answer, err := server.Client().Head(server.URL)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer func() { _ = answer.Body.Close() }()
 	if body, _ := io.ReadAll(answer.Body); answer.StatusCode != http.StatusOK || len(body) > 0 {
 		t.Errorf("HEAD: %d, %q", answer.StatusCode, body)

@@ -4,9 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"maps"
 	"net/http"
-	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -54,16 +52,12 @@ func TestASetIsShownInEachOfItsStates(t *testing.T) {
 		src.SetFaults(informertest.Faults{HoldLists: true, RejectWatchList: true})
 		release := func() { src.SetFaults(informertest.Faults{RejectWatchList: true}) }
 		set, err := shards.New(client.CoordinationV1().Leases("default"), shards.Options{Name: "sites", Identity: "replica-0", Buckets: 8})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		hold := make(chan struct{})
 		group := informer.Group{ErrorHandler: ignore}
 		for _, m := range append(newController(t, src, enqueue.Options{Name: "website", Shards: set},
 			func(context.Context, types.NamespacedName) (time.Duration, error) { <-hold; return 0, nil }), set) {
-			if err := group.Add(m); err != nil {
-				t.Fatal(err)
-			}
+			must(t, group.Add(m))
 		}
 		h := debug.Handler(group.Health)
 		check := func(want string, attention bool) debuggedSet {
@@ -78,18 +72,14 @@ func TestASetIsShownInEachOfItsStates(t *testing.T) {
 				t.Errorf("the set is %q (attention %v), want %q", s.State, s.Attention, want)
 			}
 			shown := page(t, h)
-			if !strings.Contains(shown, `Set <bdi>sites</bdi> <span class="state`) || !strings.Contains(shown, ">"+want+"</span>") {
-				t.Errorf("the page does not show the state %q", want)
-			}
+			wantShown(t, shown, `Set <bdi>sites</bdi> <span class="state`, ">"+want+"</span>")
 			if sick := strings.Contains(summary(shown), "1 of 1 set need"); sick != attention {
 				t.Errorf("with the state %q, the summary counts the set: %v", want, sick)
 			}
 			return s
 		}
 		check("not started", false)
-		ctx, stop := context.WithCancel(t.Context())
-		stopped := make(chan struct{})
-		go func() { _ = group.Run(ctx); close(stopped) }()
+		stop := start(t, &group)
 		check("joining", false)
 		release()
 		sleepBubble(20 * time.Second)
@@ -108,7 +98,6 @@ func TestASetIsShownInEachOfItsStates(t *testing.T) {
 		close(hold)
 		check("no session", true)
 		stop()
-		<-stopped
 		check("stopped", true)
 	})
 }
@@ -167,39 +156,26 @@ func TestThePageShowsASetAsSuch(t *testing.T) {
 	})
 	health.SourceError = errors.New("Leases are forbidden")
 	shown := page(t, divided(health))
-	for _, want := range []string{
+	wantShown(t, shown,
 		"<dt>This replica</dt><dd><bdi>replica-0</bdi></dd>", "<dt>Replicas</dt><dd>3</dd>", "<dt>Buckets here</dt><dd>21 of 64</dd>",
 		"<dt>Buckets without owner</dt><dd>5, the first for 12 s</dd>", "<dt>Waiting for the caches</dt><dd>4, caches behind for 7 s</dd>",
 		"<dt>Buckets without a controller</dt><dd><bdi>8 for 3 s: no added, more there</bdi></dd>",
 		"<dt>Draining</dt><dd>2, the first for 1 min 30 s</dd>", "<dt>Taken</dt><dd>1200</dd>", "<dt>Released</dt><dd>1179</dd>",
 		"<dt>Selection by the API server</dt><dd>ignored</dd>", "<dt>Lost sessions</dt><dd>7</dd>", "<dt>Calls of lost sessions</dt><dd>6</dd>", `<p class="error"><bdi>Leases are forbidden</bdi></p>`,
 		">1 of 1 set</a> needs attention.",
-	} {
-		if !strings.Contains(shown, want) {
-			t.Errorf("the page lacks %s", want)
-		}
-	}
-	for _, without := range []string{"Last contact", "Resource version", "objects", "It has no watchers.", "Queued"} {
-		if strings.Contains(shown, without) {
-			t.Errorf("the page shows %q for a set", without)
-		}
-	}
-	if idle := page(t, divided(joined(shards.Health{}))); !strings.Contains(idle, "<dt>Draining</dt><dd>0</dd>") ||
-		strings.Contains(idle, "Calls of lost sessions") || strings.Contains(idle, "Selection by the API server") {
-		t.Error("the page of an idle set shows for how long nothing drains, calls that there are not, or a selection without sources")
-	}
+	)
+	wantHidden(t, shown, "Last contact", "Resource version", "objects", "It has no watchers.", "Queued")
+	idle := page(t, divided(joined(shards.Health{})))
+	wantShown(t, idle, "<dt>Draining</dt><dd>0</dd>")
+	wantHidden(t, idle, "Calls of lost sessions", "Selection by the API server")
 }
 
 func TestTheJSONOfASetHasTheFieldsThatAreDocumented(t *testing.T) {
 	health := joined(shards.Health{})
 	health.SourceError = errors.New("no")
 	var answer struct{ Sets []map[string]json.RawMessage }
-	if err := json.Unmarshal(get(divided(health), "/?format=json").Body.Bytes(), &answer); err != nil {
-		t.Fatal(err)
-	}
-	if got, want := slices.Sorted(maps.Keys(answer.Sets[0])), []string{"attention", "error", "health", "name", "state"}; !slices.Equal(got, want) {
-		t.Errorf("the fields are %q, want %q", got, want)
-	}
+	must(t, json.Unmarshal(get(divided(health), "/?format=json").Body.Bytes(), &answer))
+	equal(t, "the fields", fields(answer.Sets[0]), "attention error health name state")
 }
 
 func TestHostileTextsDoNoHarmOnThePage(t *testing.T) {

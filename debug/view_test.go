@@ -6,11 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"html"
-	"maps"
 	"math"
 	"net/http"
 	"regexp"
-	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -29,25 +27,14 @@ func TestThePageNamesTheNamespacesThatCannotBeRead(t *testing.T) {
 	}
 	well := informer.SourceHealth{Namespace: "well", Synced: true}
 	failing := informer.SourceHealth{Namespace: "failing", Synced: true, SourceError: errors.New("forbidden"), SourceFailures: 1}
-	if got := page(); strings.Contains(got, "Namespaces") {
-		t.Error("an informer without namespaces has a line about them")
-	}
-	if got := page([]informer.SourceHealth{}...); !strings.Contains(got, "<dt>Namespaces</dt><dd><bdi>0</bdi></dd>") {
-		t.Error(got)
-	}
-	if got := page(well); !strings.Contains(got, "<dt>Namespaces</dt><dd><bdi>1</bdi></dd>") {
-		t.Error(got)
-	}
-	if got := page(well, failing, informer.SourceHealth{Namespace: "late"}); !strings.Contains(got, "<bdi>3, of which 2 cannot be read: failing, late</bdi>") {
-		t.Error(got)
-	}
+	wantHidden(t, page(), "Namespaces")
+	wantShown(t, page([]informer.SourceHealth{}...), "<dt>Namespaces</dt><dd><bdi>0</bdi></dd>")
+	wantShown(t, page(well), "<dt>Namespaces</dt><dd><bdi>1</bdi></dd>")
+	wantShown(t, page(well, failing, informer.SourceHealth{Namespace: "late"}), "<bdi>3, of which 2 cannot be read: failing, late</bdi>")
 	clusters := get(showing("maps", informer.Health{Name: "maps", Clusters: []informer.SourceHealth{{Cluster: "east", Synced: true}, {Cluster: "west"}}}), "/").Body.String()
-	if !strings.Contains(clusters, "<dt>Clusters</dt><dd><bdi>2, of which 1 cannot be read: west</bdi></dd>") || strings.Contains(clusters, "Namespaces") {
-		t.Error(clusters)
-	}
-	if got := page(failing, failing, failing, failing, failing, failing); !strings.Contains(got, "6 cannot be read: failing, failing, failing, failing, failing, …") {
-		t.Error(got)
-	}
+	wantShown(t, clusters, "<dt>Clusters</dt><dd><bdi>2, of which 1 cannot be read: west</bdi></dd>")
+	wantHidden(t, clusters, "Namespaces")
+	wantShown(t, page(failing, failing, failing, failing, failing, failing), "6 cannot be read: failing, failing, failing, failing, failing, …")
 }
 
 func TestThePageTellsSyncingFromFailingAndStoppedFromBlocked(t *testing.T) {
@@ -57,16 +44,14 @@ func TestThePageTellsSyncingFromFailingAndStoppedFromBlocked(t *testing.T) {
 		release := func() { src.SetFaults(informertest.Faults{RejectWatchList: true}) }
 		inf := newInformer(t, src, options{})
 		addWatcher(t, inf, &recorder{}, informer.WatcherOptions{Name: "idle"})
-		stuck := func(ctx context.Context, _ event) error { <-ctx.Done(); return ctx.Err() }
-		addWatcher(t, inf, informer.WatcherFunc[configMap](stuck), informer.WatcherOptions{Name: "stuck"})
+		addWatcher(t, inf, informer.WatcherFunc[configMap](func(ctx context.Context, _ event) error {
+			<-ctx.Done()
+			return ctx.Err() // it misses the event
+		}), informer.WatcherOptions{Name: "stuck"})
 		var group informer.Group
-		if err := group.Add(inf); err != nil {
-			t.Fatal(err)
-		}
+		must(t, group.Add(inf))
 		h := debug.Handler(group.Health)
-		ctx, stop := context.WithCancel(t.Context())
-		stopped := make(chan struct{})
-		go func() { _ = group.Run(ctx); close(stopped) }()
+		stop := start(t, &group)
 		check := func(want string, attention bool) {
 			t.Helper()
 			synctest.Wait()
@@ -86,7 +71,6 @@ func TestThePageTellsSyncingFromFailingAndStoppedFromBlocked(t *testing.T) {
 		sleepBubble(time.Minute)
 		check("watching", false)
 		stop()
-		<-stopped
 		for _, w := range look(t, h).Informers[0].Watchers { // a watcher that missed events needs attention
 			if w.State != "stopped" || w.Attention != (w.Name == "stuck") {
 				t.Errorf("after the stop: %+v", w)
@@ -109,31 +93,14 @@ func TestTheJSONHasTheFieldsThatAreDocumented(t *testing.T) {
 		h := debug.Handler(runGroup(t, inf).Health)
 		get(h, "/?format=json")
 		sleepBubble(10 * time.Second) // a rate needs two requests
-		var answer struct{ Informers []map[string]json.RawMessage }
-		var watchers []map[string]json.RawMessage
-		all := get(h, "/?format=json").Body.Bytes()
-		if err := json.Unmarshal(all, &answer); err != nil {
-			t.Fatal(err)
-		}
-		if err := json.Unmarshal(answer.Informers[0]["watchers"], &watchers); err != nil {
-			t.Fatal(err)
-		}
 		var top map[string]json.RawMessage
-		if err := json.Unmarshal(all, &top); err != nil {
-			t.Fatal(err)
-		}
-		for _, c := range []struct {
-			got  map[string]json.RawMessage
-			want []string
-		}{
-			{top, []string{"controllers", "informers", "sets", "time"}},
-			{answer.Informers[0], []string{"attention", "health", "name", "state", "store", "watchers"}},
-			{watchers[0], []string{"attention", "backlog", "calls", "eventsPerSecond", "name", "retries", "state", "stats"}},
-		} {
-			if got := slices.Sorted(maps.Keys(c.got)); !slices.Equal(got, c.want) {
-				t.Errorf("the fields are %q, want %q", got, c.want)
-			}
-		}
+		var informers, watchers []map[string]json.RawMessage
+		must(t, json.Unmarshal(get(h, "/?format=json").Body.Bytes(), &top))
+		must(t, json.Unmarshal(top["informers"], &informers))
+		must(t, json.Unmarshal(informers[0]["watchers"], &watchers))
+		equal(t, "the fields", fields(top), "controllers informers sets time")
+		equal(t, "the fields of an informer", fields(informers[0]), "attention health name state store watchers")
+		equal(t, "the fields of a watcher", fields(watchers[0]), "attention backlog calls eventsPerSecond name retries state stats")
 	})
 }
 
@@ -182,11 +149,7 @@ func TestTheSummaryIsWellOnlyIfThereIsSomethingAndItIsWell(t *testing.T) {
 func TestColumnsSayWhatTheyCountAndZerosAreFaint(t *testing.T) {
 	w := informer.WatcherHealth{WatcherStats: informer.WatcherStats{Name: "w", Delivered: 7}}
 	shown := page(t, showing("maps", informer.Health{Watchers: []informer.WatcherHealth{w}}))
-	for _, want := range []string{`<td data-label="Handled" class="number">7</td>`, `<td data-label="Merged" class="number quiet">0</td>`} {
-		if !strings.Contains(shown, want) {
-			t.Errorf("the page does not have %s", want)
-		}
-	}
+	wantShown(t, shown, `<td data-label="Handled" class="number">7</td>`, `<td data-label="Merged" class="number quiet">0</td>`)
 	for _, column := range []string{"Waiting", "Last minute", "Oldest", "Events/s", "Handled", "Merged", "Retried", "Given up", "Handling now"} {
 		if !regexp.MustCompile(`<th [^>]*title="[^"]+">` + column + `</th>`).MatchString(shown) {
 			t.Errorf("the column %s does not say what it counts", column)
@@ -199,10 +162,7 @@ func TestThePageCountsTimeInTwoUnits(t *testing.T) {
 		for ago, want := range map[time.Duration]string{
 			-time.Second: "0 s", 932 * time.Millisecond: "0 s", 72 * time.Second: "1 min 12 s", 90 * time.Minute: "1 h 30 min", 48*time.Hour - 1: "47 h 59 min", 50 * time.Hour: "2 d 2 h",
 		} {
-			h := showing("maps", informer.Health{LastList: time.Now().Add(-ago)})
-			if shown := page(t, h); !strings.Contains(shown, "<dd>"+want+" ago</dd>") {
-				t.Errorf("the page does not show that the list was %v ago as %q", ago, want)
-			}
+			wantShown(t, page(t, showing("maps", informer.Health{LastList: time.Now().Add(-ago)})), "<dd>"+want+" ago</dd>")
 		}
 	})
 }
@@ -221,9 +181,7 @@ func TestOnlyWhatGetsSomethingDoneIsGreen(t *testing.T) {
 		{enqueue.Health{Started: true, Synced: true, Calls: call}, "unready\">working"},
 		{enqueue.Health{Started: true, Synced: true, Calls: call, Succeeded: 1}, "well\">working"},
 	} {
-		if shown := page(t, showing("x", test.health)); !strings.Contains(shown, `<bdi>x</bdi> <span class="state `+test.want+"<") {
-			t.Errorf("it is not %q:\n%s", test.want, shown)
-		}
+		wantShown(t, page(t, showing("x", test.health)), `<bdi>x</bdi> <span class="state `+test.want+"<")
 	}
 }
 
@@ -241,9 +199,7 @@ func TestThePageShowsSinceWhenASourceFails(t *testing.T) {
 			"<strong>Failures in a row: 7, for 12 min 0 s; next try in 28 s. The state is 13 min 0 s old.</strong> ": old,
 			"": {Name: "maps", Started: true, SourceError: errors.New("no")},
 		} {
-			if shown := page(t, showing(health.Name, health)); !strings.Contains(shown, `<details class="open" open>`) || !strings.Contains(shown, `<p class="error">`+want+`<bdi>no</bdi>`) {
-				t.Errorf("the page lacks %q, or is closed", want)
-			}
+			wantShown(t, page(t, showing(health.Name, health)), `<details class="open" open>`, `<p class="error">`+want+`<bdi>no</bdi>`)
 		}
 	})
 }
@@ -276,20 +232,14 @@ func TestWhatIsNotVisibleIsAnEscape(t *testing.T) {
 
 func TestThePageCutsNoCharacterInTwo(t *testing.T) {
 	h := showing("a"+strings.Repeat("é", 200), informer.Health{}) // 401 bytes
-	if shown, want := page(t, h), "<bdi>a"+strings.Repeat("é", 99)+" …</bdi>"; !strings.Contains(shown, want) {
-		t.Errorf("the page has no %s:\n%s", want, shown)
-	}
+	wantShown(t, page(t, h), "<bdi>a"+strings.Repeat("é", 99)+" …</bdi>")
 }
 
 func TestThePageNamesThreeOfManyCalls(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		inf := newInformer(t, informertest.NewSource(object("a", "1"), object("b", "1"), object("c", "1"), object("d", "1"), object("e", "1")), options{})
-		stuck := func(ctx context.Context, _ event) error { <-ctx.Done(); return nil }
-		addWatcher(t, inf, informer.WatcherFunc[configMap](stuck), informer.WatcherOptions{Workers: 5})
-		shown := page(t, debug.Handler(runGroup(t, inf).Health))
-		if want := "<bdi>default/a, default/b, default/c and 2 more</bdi>"; !strings.Contains(shown, want) {
-			t.Errorf("the page has no %s:\n%s", want, shown)
-		}
+		addWatcher(t, inf, stuck, informer.WatcherOptions{Workers: 5})
+		wantShown(t, page(t, debug.Handler(runGroup(t, inf).Health)), "<bdi>default/a, default/b, default/c and 2 more</bdi>")
 	})
 }
 
