@@ -15,7 +15,7 @@ func InBubble(t *testing.T, name string, test func(t *testing.T)) {
 }
 
 // Must fails and ends the test if err is not nil.
-func Must(t *testing.T, err error) {
+func Must(t testing.TB, err error) {
 	t.Helper()
 	if err != nil {
 		t.Fatal(err)
@@ -23,7 +23,7 @@ func Must(t *testing.T, err error) {
 }
 
 // NoError fails the test if err is not nil.
-func NoError(t *testing.T, err error) {
+func NoError(t testing.TB, err error) {
 	t.Helper()
 	if err != nil {
 		t.Error(err)
