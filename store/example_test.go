@@ -77,7 +77,3 @@ func ExampleClusterUID() {
 	fmt.Println(store.Identity{Cluster: cluster, Resource: "pods"}.Cluster)
 	// Output: 2c1f8b1e-7a0c-4a53-9f5a-0d8a4bb0f3c7
 }
-
-// A program that is restarted gets the objects of the file, and the deletes that happened
-// while it was down. It does not list the source: it asks for one object, to see whether the server
-// has gone back in time, and watches.

@@ -17,6 +17,7 @@ import (
 
 	"github.com/customcacheinformer/informer"
 	"github.com/customcacheinformer/informer/informertest"
+	"github.com/customcacheinformer/informer/internal/testkit"
 	"github.com/customcacheinformer/informer/store"
 	"github.com/customcacheinformer/informer/store/storetest"
 )
@@ -86,9 +87,7 @@ func TestAProjectionRefusesWhatItCannotKeep(t *testing.T) {
 				}
 				return obj
 			})
-			if err := s.Add(configMap("a", "1")); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, s.Add(configMap("a", "1")))
 			refuse = true
 			for op, err := range map[string]error{"add": s.Add(c.obj), "update": s.Update(c.obj), "replace": s.Replace([]any{c.obj}, "")} {
 				if !errors.Is(err, informer.ErrPermanent) {
@@ -122,12 +121,8 @@ func TestIndexesOfAProjectionAreOfWhatIsKept(t *testing.T) {
 	err := s.AddIndexers(cache.Indexers{"data": func(obj any) ([]string, error) {
 		return []string{fmt.Sprint(len(obj.(*object).Data))}, nil
 	}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := s.Add(configMap("a", "1")); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
+	testkit.Must(t, s.Add(configMap("a", "1")))
 	if found := must(s.ByIndex("data", "0")); len(found) != 1 {
 		t.Errorf("the index values are %q", s.ListIndexFuncValues("data"))
 	}

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/customcacheinformer/informer/internal/sample"
+	"github.com/customcacheinformer/informer/internal/testkit"
 	"github.com/customcacheinformer/informer/store/codec"
 )
 
@@ -19,13 +20,9 @@ import (
 func encode(t *testing.T, obj runtime.Object) (codec.Codec, []byte) {
 	t.Helper()
 	c, err := codec.New(obj)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	encoded, err := c.Encode(obj)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	return c, encoded
 }
 
@@ -34,9 +31,7 @@ func TestAnObjectComesBackAsItWas(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			c, encoded := encode(t, want)
 			got, err := c.Decode(encoded)
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, err)
 			for i := range encoded {
 				encoded[i] = '*' // stores reuse the buffer
 			}
@@ -82,9 +77,7 @@ func TestACodecIsOfOneType(t *testing.T) {
 		}
 	}
 	widgets, err := codec.New(&unstructured.Unstructured{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	for name, bad := range map[string][]byte{"nothing": nil, "another encoding": encoded} {
 		if obj, err := widgets.Decode(bad); err == nil {
 			t.Errorf("%s is decoded to %v", name, obj)
