@@ -2,7 +2,6 @@ package valkey_test
 
 import (
 	"context"
-	"os"
 	"strings"
 	"testing"
 
@@ -30,40 +29,18 @@ func newReader(server client.Client, identity store.Identity) (*informer.CustomC
 	return informer.NewFrom(source, informer.Options[*corev1.Pod]{})
 }
 
-func TestTheCodeInTheDocumentationIsTested(t *testing.T) {
-	read := func(name string) string {
-		text, err := os.ReadFile(name)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return string(text)
-	}
-	_, section, _ := strings.Cut(read("../../docs/stores.md"), "\n## On a Valkey or Redis server\n")
-	_, code, _ := strings.Cut(section, "```go\n")
-	code, _, found := strings.Cut(code, "```")
-	if !found || !strings.Contains(read("example_test.go"), code) {
-		t.Errorf("this is not in this file:\n%s", code)
-	}
-}
-
 func TestAReaderIsToldWhatTheWriterIsTold(t *testing.T) {
 	srv, identity := server.Start(t), newIdentity()
 	s, err := openShared(t.Context(), srv.Client(), identity, 1)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	pod := func(name string) *corev1.Pod {
 		return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name}}
 	}
 	source := informertest.NewSource(pod("a"), pod("b"))
 	writer, err := informer.NewFrom(source, informer.Options[*corev1.Pod]{Durable: s})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	reader, err := newReader(srv.Client(), identity)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	var seen informertest.Recorder[*corev1.Pod]
 	if _, err := reader.AddWatcher(&seen, informer.WatcherOptions{}); err != nil {
 		t.Fatal(err)

@@ -27,9 +27,7 @@ func TestEachNumberWorksAtItsExtremesOrIsRefused(t *testing.T) {
 	identity := newIdentity()
 	s := open(t, srv.Client(), sample.ConfigMap("", ""), valkey.Options{Identity: identity})
 	for _, o := range [][2]string{{"a", "5"}, {"b", "6"}} {
-		if err := s.Apply(t.Context(), []informer.Change{adding(at(sample.ConfigMap("a", o[0]), o[1]))}, o[1]); err != nil {
-			t.Fatal(err)
-		}
+		must(t, put(s, o[0], o[1]))
 	}
 	list := func(t *testing.T, opts metav1.ListOptions) error {
 		list, err := newSource(t, srv.Client(), identity).ListWithContext(t.Context(), opts)
@@ -59,9 +57,7 @@ func TestEachNumberWorksAtItsExtremesOrIsRefused(t *testing.T) {
 			for n := range all {
 				all[n] = adding(sample.ConfigMap("a", fmt.Sprint(n)))
 			}
-			if err := s.Apply(t.Context(), all, ""); err != nil {
-				t.Fatal(err)
-			}
+			must(t, s.Apply(t.Context(), all, ""))
 			objs, err := s.Scan(t.Context(), "", limit)
 			if err == nil && len(objs) != len(all) {
 				t.Errorf("Scan has returned %d objects, want %d", len(objs), len(all))

@@ -23,25 +23,20 @@ import (
 func filled(t *testing.T, srv *server.Server, identity store.Identity) *valkey.Store {
 	t.Helper()
 	s := open(t, srv.Client(), sample.ConfigMap("", ""), valkey.Options{Identity: identity})
-	for i, changes := range [][]informer.Change{
-		{adding(at(sample.ConfigMap("a", "a"), "4"))},
-		{adding(at(sample.ConfigMap("a", "b"), "5")), adding(at(sample.ConfigMap("a", "c"), "6"))},
-		{deleting(at(sample.ConfigMap("a", "c"), "6"))},
-	} {
-		if err := s.Apply(t.Context(), changes, []string{"4", "6", "7"}[i]); err != nil {
-			t.Fatal(err)
-		}
-	}
+	b, c := at(sample.ConfigMap("a", "b"), "5"), at(sample.ConfigMap("a", "c"), "6")
+	must(t, put(s, "a", "4"))
+	must(t, s.Apply(t.Context(), []informer.Change{adding(b), adding(c)}, "6"))
+	must(t, s.Apply(t.Context(), []informer.Change{deleting(c)}, "7"))
 	return s
 }
 
-// wantUnavailable fails the test unless a Source answers that it cannot answer now.
-func wantUnavailable(t *testing.T, source *valkey.Source) {
+// wantUnavailable fails the test unless a Source answers that it cannot list, or watch from a version, now.
+func wantUnavailable(t *testing.T, source *valkey.Source, version string) {
 	t.Helper()
 	if list, err := source.ListWithContext(t.Context(), metav1.ListOptions{}); !apierrors.IsServiceUnavailable(err) {
 		t.Errorf("a list: %v, %v, want 503", list, err)
 	}
-	if _, err := source.WatchWithContext(t.Context(), metav1.ListOptions{ResourceVersion: "7"}); !apierrors.IsTooManyRequests(err) {
+	if _, err := source.WatchWithContext(t.Context(), metav1.ListOptions{ResourceVersion: version}); !apierrors.IsTooManyRequests(err) {
 		t.Errorf("a watch: %v, want 429", err)
 	}
 }
@@ -51,9 +46,7 @@ func TestAPartThatIsMissingIsAnError(t *testing.T) {
 	for _, part := range []string{"about", "objects", "keys", "tombstones", "log", "all"} {
 		t.Run(part, func(t *testing.T) {
 			for op, call := range map[string]func(*valkey.Store) error{
-				"Apply": func(s *valkey.Store) error {
-					return s.Apply(t.Context(), []informer.Change{adding(at(sample.ConfigMap("a", "d"), "8"))}, "8")
-				},
+				"Apply":      func(s *valkey.Store) error { return put(s, "d", "8") },
 				"Forget":     func(s *valkey.Store) error { return s.Forget(t.Context(), nil) },
 				"Get":        func(s *valkey.Store) error { _, _, err := s.Get(t.Context(), "a/b"); return err },
 				"Scan":       func(s *valkey.Store) error { _, err := s.Scan(t.Context(), "", 10); return err },
@@ -63,18 +56,16 @@ func TestAPartThatIsMissingIsAnError(t *testing.T) {
 				srv.Do("FLUSHALL")
 				identity := newIdentity()
 				s, source := filled(t, srv, identity), newSource(t, srv.Client(), identity)
-				if list, err := source.ListWithContext(t.Context(), metav1.ListOptions{}); err != nil || len(list.(*metav1.List).Items) != 2 {
-					t.Fatalf("a list: %v, %v", list, err)
-				}
+				wantListed(t, source, 2)
 				lose(srv, part)
 				if err := call(s); !errors.Is(err, valkey.ErrLost) || !errors.Is(s.Err(), valkey.ErrLost) {
 					t.Errorf("%s: %v, %v, want %v", op, err, s.Err(), valkey.ErrLost)
 				}
-				wantUnavailable(t, source)
+				wantUnavailable(t, source, "7")
 
 				var reported []error
 				s = open(t, srv.Client(), sample.ConfigMap("", ""), valkey.Options{Identity: identity, ErrorHandler: func(err error) { reported = append(reported, err) }})
-				wantUnavailable(t, source) // the store is empty, and no writer has listed
+				wantUnavailable(t, source, "7") // the store is empty, and no writer has listed
 				missing := (*valkey.MissingError)(nil)
 				if told := len(reported) == 1 && errors.As(reported[0], &missing); told != (part != "about" && part != "all") {
 					t.Errorf("reported: %v", reported)
@@ -84,12 +75,8 @@ func TestAPartThatIsMissingIsAnError(t *testing.T) {
 				if rv, err := s.Resume(t.Context()); rv != "" || err != nil || len(stored(t, s)) > 0 {
 					t.Errorf("the store begins with bookmark %q, %v, and objects", rv, err)
 				}
-				if err := s.Apply(t.Context(), []informer.Change{adding(at(sample.ConfigMap("a", "a"), "4"))}, "9"); err != nil {
-					t.Fatal(err)
-				}
-				if list, err := source.ListWithContext(t.Context(), metav1.ListOptions{}); err != nil || len(list.(*metav1.List).Items) != 1 {
-					t.Errorf("a list of the next writer's: %v, %v", list, err)
-				}
+				must(t, s.Apply(t.Context(), []informer.Change{adding(at(sample.ConfigMap("a", "a"), "4"))}, "9"))
+				wantListed(t, source, 1)
 			}
 		})
 	}
@@ -165,21 +152,12 @@ func TestAfterAFailoverToAServerThatWasBehindNothingIsTakenForDeleted(t *testing
 	through := first.ClientAt(proxy.Addr())
 	s := open(t, through, sample.ConfigMap("", ""), valkey.Options{Identity: identity, Token: 3})
 	source := newSource(t, through, identity)
-	apply := func(s *valkey.Store, name, version string) error {
-		return s.Apply(t.Context(), []informer.Change{adding(at(sample.ConfigMap("a", name), version))}, version)
-	}
-	if err := errors.Join(apply(s, "a", "4"), apply(s, "b", "5"), apply(s, "x", "6"), apply(s, "y", "7")); err != nil {
-		t.Fatal(err)
-	}
+	must(t, errors.Join(put(s, "a", "4"), put(s, "b", "5"), put(s, "x", "6"), put(s, "y", "7")))
 	first.Do("WAIT", "1", "10000")
 	second.Do("REPLICAOF", "NO", "ONE") // what follows does not reach it
-	if list, err := source.ListWithContext(t.Context(), metav1.ListOptions{}); err != nil || len(list.(*metav1.List).Items) != 4 {
-		t.Fatalf("before: %v, %v", list, err)
-	}
+	wantListed(t, source, 4)
 	following, err := source.WatchWithContext(t.Context(), metav1.ListOptions{ResourceVersion: "7", AllowWatchBookmarks: true})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer following.Stop()
 	remove := func(s *valkey.Store, version string, names ...string) error {
 		var changes []informer.Change
@@ -189,9 +167,7 @@ func TestAfterAFailoverToAServerThatWasBehindNothingIsTakenForDeleted(t *testing
 		return s.Apply(t.Context(), changes, version)
 	}
 	// The id of a delete begins with the version before it, here 8.
-	if err := errors.Join(s.Apply(t.Context(), nil, "8"), remove(s, "9", "x")); err != nil {
-		t.Fatal(err)
-	}
+	must(t, errors.Join(s.Apply(t.Context(), nil, "8"), remove(s, "9", "x")))
 	for e := range following.ResultChan() {
 		if e.Type == watch.Bookmark && e.Object.(metav1.Object).GetResourceVersion() == "9" {
 			break
@@ -200,16 +176,11 @@ func TestAfterAFailoverToAServerThatWasBehindNothingIsTakenForDeleted(t *testing
 	proxy.Cut()
 	first.Kill()
 	proxy.Lead(second)
-	if _, err := source.ListWithContext(t.Context(), metav1.ListOptions{}); !apierrors.IsServiceUnavailable(err) {
-		t.Errorf("a list of a server that is behind: %v, want 503", err)
-	}
-	if _, err := source.WatchWithContext(t.Context(), metav1.ListOptions{ResourceVersion: "9"}); !apierrors.IsTooManyRequests(err) {
-		t.Errorf("a watch of a server that is behind: %v, want 429", err)
-	}
+	wantUnavailable(t, source, "9") // because the server is behind
 	if obj, _, err := s.Get(t.Context(), "a/a"); !errors.Is(err, valkey.ErrLost) {
 		t.Errorf("a read of the writer from a server that is behind: %v, %v, want %v", obj, err, valkey.ErrLost)
 	}
-	if err := apply(s, "d", "10"); !errors.Is(err, valkey.ErrLost) {
+	if err := put(s, "d", "10"); !errors.Is(err, valkey.ErrLost) {
 		t.Errorf("a write to a server that is behind: %v, want %v", err, valkey.ErrLost)
 	}
 	next := open(t, through, sample.ConfigMap("", ""), valkey.Options{Identity: identity, Token: 3})
@@ -217,9 +188,7 @@ func TestAfterAFailoverToAServerThatWasBehindNothingIsTakenForDeleted(t *testing
 		t.Errorf("the next writer goes on from %q, %v", rv, err)
 	}
 	// The delete of y has the id that that of x had before.
-	if err := remove(next, "10", "y", "x"); err != nil {
-		t.Fatal(err)
-	}
+	must(t, remove(next, "10", "y", "x"))
 	for e := range following.ResultChan() { // may be closed because connections were cut
 		if e.Type != watch.Error || !apierrors.IsResourceExpired(apierrors.FromObject(e.Object)) {
 			t.Errorf("an open watch goes on with %v", e)
@@ -231,9 +200,8 @@ func TestAfterAFailoverToAServerThatWasBehindNothingIsTakenForDeleted(t *testing
 	if _, err := source.ListWithContext(t.Context(), metav1.ListOptions{ResourceVersion: "9", Limit: 1}); !apierrors.IsResourceExpired(err) {
 		t.Errorf("a probe of a version that the server had lost: %v, want 410", err)
 	}
-	list, err := source.ListWithContext(t.Context(), metav1.ListOptions{})
-	if err != nil || len(list.(*metav1.List).Items) != 2 || list.(*metav1.List).ResourceVersion != "10" {
-		t.Errorf("a list: %v, %v", list, err)
+	if version := wantListed(t, source, 2); version != "10" {
+		t.Errorf("the list has version %s", version)
 	}
 }
 
@@ -244,21 +212,13 @@ func TestAReaderOfAnOldVersionKnowsWhereTheLogBegan(t *testing.T) {
 	example := sample.ConfigMap("", "")
 	s := open(t, srv.Client(), example, valkey.Options{Identity: identity})
 	listed := newSource(t, srv.Client(), identity)
-	apply := func(changes []informer.Change, bookmark string) {
-		t.Helper()
-		if err := s.Apply(t.Context(), changes, bookmark); err != nil {
-			t.Fatal(err)
-		}
-	}
-	apply(nil, "50")
-	apply(nil, "") // the writer lists again
-	apply([]informer.Change{adding(at(sample.ConfigMap("a", "a"), "150"))}, "200")
-	if _, err := listed.ListWithContext(t.Context(), metav1.ListOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	must(t, s.Apply(t.Context(), nil, "50"))
+	must(t, s.Apply(t.Context(), nil, "")) // the writer lists again
+	must(t, s.Apply(t.Context(), []informer.Change{adding(at(sample.ConfigMap("a", "a"), "150"))}, "200"))
+	wantListed(t, listed, 1)
 	for n := range 3 {
 		s = open(t, srv.Client(), example, valkey.Options{Identity: identity})
-		apply([]informer.Change{adding(at(sample.ConfigMap("a", "b"), text(uint64(210+n))))}, text(uint64(210+n)))
+		must(t, put(s, "b", text(uint64(210+n))))
 	}
 	fresh := newSource(t, srv.Client(), identity)
 	if _, err := fresh.WatchWithContext(t.Context(), metav1.ListOptions{ResourceVersion: "60"}); !apierrors.IsResourceExpired(err) {
@@ -306,15 +266,11 @@ func TestAWatchEndsWhileTheServerHangs(t *testing.T) {
 	srv := server.Start(t)
 	identity := newIdentity()
 	s := open(t, srv.Client(), sample.ConfigMap("", ""), valkey.Options{Identity: identity})
-	if err := s.Apply(t.Context(), nil, "5"); err != nil {
-		t.Fatal(err)
-	}
+	must(t, s.Apply(t.Context(), nil, "5"))
 	source := newSource(t, srv.Client(), identity)
 	for name, seconds := range map[string]*int64{"a watch without a timeout": nil, "a watch with one": new(int64(600))} {
 		w, err := source.WatchWithContext(t.Context(), metav1.ListOptions{ResourceVersion: "5", TimeoutSeconds: seconds})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		srv.Pause()
 		begun := time.Now()
 		w.Stop()

@@ -15,6 +15,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/tools/cache"
@@ -23,6 +24,7 @@ import (
 
 	"github.com/customcacheinformer/informer"
 	"github.com/customcacheinformer/informer/internal/sample"
+	"github.com/customcacheinformer/informer/internal/testkit"
 	"github.com/customcacheinformer/informer/store"
 	"github.com/customcacheinformer/informer/store/valkey"
 	"github.com/customcacheinformer/informer/store/valkey/internal/server"
@@ -30,59 +32,33 @@ import (
 
 func TestOptionsThatCannotBeUsedAreErrorsThatNameTheField(t *testing.T) {
 	srv := server.Start(t)
-	for want, open := range map[string]func() error{
-		"client": func() error {
-			_, err := valkey.Open(t.Context(), nil, &corev1.Pod{}, valkey.Options{})
-			return err
-		},
-		"example": func() error {
-			_, err := valkey.Open(t.Context(), srv.Client(), nil, valkey.Options{})
-			return err
-		},
-		"Options.Identity.Selector": func() error {
-			_, err := valkey.Open(t.Context(), srv.Client(), &corev1.Pod{}, valkey.Options{Identity: store.Identity{Cluster: "c", Selector: "\xff"}})
-			return err
-		},
-		"Options.Writer": func() error {
-			_, err := valkey.Open(t.Context(), srv.Client(), &corev1.Pod{}, valkey.Options{Writer: "\xff"})
-			return err
-		},
-		"the client is nil": func() error {
-			_, err := valkey.NewSource(nil, &corev1.Pod{}, store.Identity{})
-			return err
-		},
-		"the example": func() error {
-			_, err := valkey.NewSource(srv.Client(), nil, store.Identity{})
-			return err
-		},
-		"Identity.Cluster": func() error {
-			_, err := valkey.NewSource(srv.Client(), &corev1.Pod{}, store.Identity{Cluster: "\xff"})
-			return err
-		},
-		"valkey: open: Options.Identity.Cluster is empty: set it to the UID": func() error {
-			_, err := valkey.Open(t.Context(), srv.Client(), &corev1.Pod{}, valkey.Options{Identity: store.Identity{Resource: "pods"}})
-			return err
-		},
-		"valkey: source: Identity.Cluster is empty: set it to the UID": func() error {
-			_, err := valkey.NewSource(srv.Client(), &corev1.Pod{}, store.Identity{Resource: "pods"})
-			return err
-		},
-		"Options.Identity.Resource is empty, and *unstructured.Unstructured": func() error {
-			_, err := valkey.Open(t.Context(), srv.Client(), &unstructured.Unstructured{}, valkey.Options{Identity: store.Identity{Cluster: "c"}})
-			return err
-		},
-		"Identity.Resource is empty, and *v1.PartialObjectMetadata": func() error {
-			_, err := valkey.NewSource(srv.Client(), &metav1.PartialObjectMetadata{}, store.Identity{Cluster: "c"})
-			return err
-		},
-		"LeaseToken: the client": func() error {
-			_, err := valkey.LeaseToken(t.Context(), nil, "lease", "me")
-			return err
-		},
+	opening := func(c client.Client, example runtime.Object, opts valkey.Options) error {
+		_, err := valkey.Open(t.Context(), c, example, opts)
+		return err
+	}
+	reading := func(c client.Client, example runtime.Object, identity store.Identity) error {
+		_, err := valkey.NewSource(c, example, identity)
+		return err
+	}
+	_, noClient := valkey.LeaseToken(t.Context(), nil, "lease", "me")
+	c, pod, noKind := srv.Client(), &corev1.Pod{}, store.Identity{Cluster: "c"}
+	for want, err := range map[string]error{
+		"client":                    opening(nil, pod, valkey.Options{}),
+		"example":                   opening(c, nil, valkey.Options{}),
+		"Options.Identity.Selector": opening(c, pod, valkey.Options{Identity: store.Identity{Cluster: "c", Selector: "\xff"}}),
+		"Options.Writer":            opening(c, pod, valkey.Options{Writer: "\xff"}),
+		"valkey: open: Options.Identity.Cluster is empty: set it to the UID": opening(c, pod, valkey.Options{Identity: store.Identity{Resource: "pods"}}),
+		"Options.Identity.Resource is empty, and *unstructured.Unstructured": opening(c, &unstructured.Unstructured{}, valkey.Options{Identity: noKind}),
+
+		"the client is nil": reading(nil, pod, store.Identity{}),
+		"the example":       reading(c, nil, store.Identity{}),
+		"Identity.Cluster":  reading(c, pod, store.Identity{Cluster: "\xff"}),
+		"valkey: source: Identity.Cluster is empty: set it to the UID": reading(c, pod, store.Identity{Resource: "pods"}),
+		"Identity.Resource is empty, and *v1.PartialObjectMetadata":    reading(c, &metav1.PartialObjectMetadata{}, noKind),
+
+		"LeaseToken: the client": noClient,
 	} {
-		if err := open(); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%v, want an error that says %s", err, want)
-		}
+		testkit.ErrorSays(t, err, want)
 	}
 	if keys := srv.Do("DBSIZE"); keys != "0" {
 		t.Errorf("there are %s keys on the server, want none", keys)
@@ -101,9 +77,7 @@ func TestStoresOfDifferentIdentitiesOrTypesShareNothing(t *testing.T) {
 		if all := stored(t, s); len(all) > 0 {
 			t.Errorf("the new store of %+v has %v", identity, all)
 		}
-		if err := add(s, sample.ConfigMap("a", "b")); err != nil {
-			t.Fatal(err)
-		}
+		must(t, add(s, sample.ConfigMap("a", "b")))
 		stores[identity.Cluster+"/"+identity.Resource+"/"+identity.Namespace+"/"+identity.Selector+"/"+identity.Version] = s
 	}
 	if all := stored(t, stores["another type"]); len(all) > 0 {
@@ -117,13 +91,9 @@ func TestStoresOfDifferentIdentitiesOrTypesShareNothing(t *testing.T) {
 func TestAClientMayUseTLSAndAPassword(t *testing.T) {
 	dir := t.TempDir()
 	certificate, key, err := cert.GenerateSelfSignedCertKey("localhost", []net.IP{net.IPv4(127, 0, 0, 1)}, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for name, content := range map[string][]byte{"cert.pem": certificate, "key.pem": key} {
-		if err := os.WriteFile(filepath.Join(dir, name), content, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.WriteFile(filepath.Join(dir, name), content, 0o600))
 	}
 	pool := x509.NewCertPool()
 	pool.AppendCertsFromPEM(certificate)
@@ -132,23 +102,14 @@ func TestAClientMayUseTLSAndAPassword(t *testing.T) {
 		"--requirepass", "secret")
 	identity := newIdentity()
 	s := open(t, srv.Client(), sample.ConfigMap("", ""), valkey.Options{Identity: identity})
-	if err := s.Apply(t.Context(), []informer.Change{adding(at(sample.ConfigMap("a", "b"), "5"))}, "5"); err != nil {
-		t.Fatal(err)
-	}
-	list, err := newSource(t, srv.Client(), identity).ListWithContext(t.Context(), metav1.ListOptions{})
-	if err != nil || len(list.(*metav1.List).Items) != 1 {
-		t.Errorf("a list: %v, %v", list, err)
-	}
+	must(t, put(s, "b", "5"))
+	wantListed(t, newSource(t, srv.Client(), identity), 1)
 }
 
-// FuzzAnObjectIsStoredUnderItsKeyAlone stores an object whose names, UID and contents are arbitrary. They
-// reach the scripts as arguments, and must be nothing else there.
 // TestAUserNeedsOnlyTheRightsInTheDocumentation takes the rights from doc.go.
 func TestAUserNeedsOnlyTheRightsInTheDocumentation(t *testing.T) {
 	text, err := os.ReadFile("doc.go")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	_, command, found := strings.Cut(string(text), "//\tACL SETUSER ")
 	command, _, _ = strings.Cut(command, "\n")
 	srv := server.Start(t)
@@ -158,23 +119,15 @@ func TestAUserNeedsOnlyTheRightsInTheDocumentation(t *testing.T) {
 	user, err := client.NewClient(client.ClientOption{
 		InitAddress: []string{srv.Addr()}, Username: "operator", Password: "PASSWORD", DisableCache: true, ForceSingleClient: true,
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(user.Close)
 	identity := newIdentity()
 	s := open(t, user, sample.ConfigMap("", ""), valkey.Options{Identity: identity})
 	source := newSource(t, user, identity)
-	if err := s.Apply(t.Context(), []informer.Change{adding(at(sample.ConfigMap("a", "b"), "5"))}, "5"); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := source.ListWithContext(t.Context(), metav1.ListOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	must(t, put(s, "b", "5"))
+	wantListed(t, source, 1)
 	w, err := source.WatchWithContext(t.Context(), metav1.ListOptions{ResourceVersion: "5"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer w.Stop()
 	gone := at(sample.ConfigMap("a", "b"), "5")
 	if err := errors.Join(
@@ -189,14 +142,14 @@ func TestAUserNeedsOnlyTheRightsInTheDocumentation(t *testing.T) {
 	_, listed := s.Tombstones(t.Context())
 	_, written := s.Status(t.Context())
 	_, read := source.Status(t.Context())
-	if err := errors.Join(listed, written, read); err != nil {
-		t.Error(err)
-	}
+	noError(t, errors.Join(listed, written, read))
 	if err := user.Do(t.Context(), user.B().Get().Key("other").Build()).Error(); err == nil || !strings.Contains(err.Error(), "NOPERM") {
 		t.Errorf("the user may read the key of another program: %v", err)
 	}
 }
 
+// FuzzAnObjectIsStoredUnderItsKeyAlone stores an object whose names, UID and contents are arbitrary. They
+// reach the scripts as arguments, and must be nothing else there.
 func FuzzAnObjectIsStoredUnderItsKeyAlone(f *testing.F) {
 	srv := server.Start(f)
 	c := srv.Client()
@@ -206,9 +159,7 @@ func FuzzAnObjectIsStoredUnderItsKeyAlone(f *testing.F) {
 	f.Fuzz(func(t *testing.T, namespace, name, uid, value string) {
 		s := open(t, c, &corev1.ConfigMap{}, valkey.Options{Identity: newIdentity()})
 		beside := sample.ConfigMap("beside", "it")
-		if err := s.Apply(t.Context(), []informer.Change{adding(beside), deleting(beside), adding(beside)}, "1"); err != nil {
-			t.Fatal(err)
-		}
+		must(t, s.Apply(t.Context(), []informer.Change{adding(beside), deleting(beside), adding(beside)}, "1"))
 		obj := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, ResourceVersion: value}, Data: map[string]string{value: value}}
 		obj.UID = types.UID(uid)
 		err := s.Apply(t.Context(), []informer.Change{adding(obj), deleting(obj), adding(obj)}, "2")
@@ -309,9 +260,7 @@ func TestAReaderDoesNotGoOnInALogThatWasTrimmed(t *testing.T) {
 	// The server trims many entries at once.
 	for n := 5; n < 500; n++ {
 		version := text(uint64(n))
-		if err := s.Apply(t.Context(), []informer.Change{adding(at(sample.ConfigMap("a", version), version))}, version); err != nil {
-			t.Fatal(err)
-		}
+		must(t, put(s, version, version))
 		w, err := source.WatchWithContext(t.Context(), metav1.ListOptions{ResourceVersion: "5"})
 		if apierrors.IsResourceExpired(err) {
 			_, probed := source.ListWithContext(t.Context(), metav1.ListOptions{Limit: 1, ResourceVersion: "5"})
@@ -320,9 +269,7 @@ func TestAReaderDoesNotGoOnInALogThatWasTrimmed(t *testing.T) {
 			}
 			return
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		w.Stop()
 	}
 	t.Error("a watch from the first version begins after 500 changes")

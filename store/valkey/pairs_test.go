@@ -32,9 +32,7 @@ func TestPairsOfAServer(t *testing.T) {
 	// has runs an informer and waits for the object.
 	has := func(t *testing.T, inf *testkit.Informer, err error, framed bool) {
 		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		informertest.Run(t, inf)
 		objs, err := inf.List("", nil)
 		if err != nil || len(objs) != 1 || objs[0].Labels != nil || objs[0].Annotations["transformed"] != "yes" {

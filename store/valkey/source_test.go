@@ -1,6 +1,7 @@
 package valkey_test
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"flag"
@@ -170,18 +171,15 @@ func (w *writer) step() {
 		w.list()
 	case n < 6:
 		w.reopen()
-	case n < 10: // a bookmark
-		w.past.mu.Lock()
-		w.past.version++
-		now, version := maps.Clone(w.past.now), w.past.version
-		w.past.mu.Unlock()
-		w.reached(now, version)
-		w.apply(nil, text(version))
 	default:
 		w.past.mu.Lock()
 		var changes []informer.Change
-		for range 1 + w.rng.IntN(6) {
-			changes = append(changes, w.change())
+		if n < 10 { // a bookmark
+			w.past.version++
+		} else {
+			for range 1 + w.rng.IntN(6) {
+				changes = append(changes, w.change())
+			}
 		}
 		now, version := maps.Clone(w.past.now), w.past.version
 		w.past.mu.Unlock()
@@ -193,9 +191,7 @@ func (w *writer) step() {
 func newSource(t *testing.T, c client.Client, identity store.Identity) *valkey.Source {
 	t.Helper()
 	source, err := valkey.NewSource(c, sample.ConfigMap("", "").(runtime.Object), identity)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return source
 }
 
@@ -353,15 +349,13 @@ func TestAReaderHasTheStateOfEachVersion(t *testing.T) {
 
 // followHistory has readers follow a random history on a server. trouble is made again and again meanwhile.
 func followHistory(t *testing.T, srv *server.Server, trouble func(*server.Server, *server.Proxy)) {
-	n, number := *seed, *steps
-	if n == 0 {
-		n = uint64(time.Now().UnixNano())
-	}
-	if number == 0 {
-		number = 1000
-	}
-	if testing.Short() && *steps == 0 {
+	n, number := cmp.Or(*seed, uint64(time.Now().UnixNano())), *steps
+	switch {
+	case number != 0:
+	case testing.Short():
 		number = 200
+	default:
+		number = 1000
 	}
 	t.Logf("-seed %d -steps %d", n, number)
 	proxy := server.NewProxy(t, srv)

@@ -8,12 +8,13 @@ import (
 	"testing"
 
 	client "github.com/valkey-io/valkey-go"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/client-go/tools/cache"
 
 	"github.com/customcacheinformer/informer"
 	"github.com/customcacheinformer/informer/informertest"
 	"github.com/customcacheinformer/informer/internal/sample"
+	"github.com/customcacheinformer/informer/internal/testkit"
 	"github.com/customcacheinformer/informer/store"
 	"github.com/customcacheinformer/informer/store/storetest"
 	"github.com/customcacheinformer/informer/store/valkey"
@@ -21,6 +22,14 @@ import (
 )
 
 func TestMain(m *testing.M) { informertest.Main(m) }
+
+// Short names for the helpers that the test packages share.
+var (
+	adding   = testkit.Storing
+	deleting = testkit.Burying
+	must     = testkit.Must
+	noError  = testkit.NoError
+)
 
 var identities atomic.Int64
 
@@ -36,9 +45,7 @@ func open(t *testing.T, c client.Client, example any, opts valkey.Options) *valk
 		opts.ErrorHandler = func(err error) { t.Errorf("reported: %v", err) }
 	}
 	s, err := valkey.Open(t.Context(), c, example.(runtime.Object), opts)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return s
 }
 
@@ -62,28 +69,33 @@ func TestAStoreIsWhatAnInformerAsksFor(t *testing.T) {
 	}
 }
 
-func adding(obj informer.AnyObject) informer.Change {
-	return informer.Change{Entry: informer.Entry{Key: cache.MetaObjectToName(obj).String(), Object: obj}}
-}
-
-func deleting(obj informer.AnyObject) informer.Change {
-	c := adding(obj)
-	c.Delete = true
-	return c
-}
-
 // add stores an object, and removes the bookmark.
 func add(s *valkey.Store, obj informer.AnyObject) error {
 	return s.Apply(context.Background(), []informer.Change{adding(obj)}, "")
+}
+
+// put stores a ConfigMap in the namespace "a" with this version, which becomes the bookmark.
+func put(s *valkey.Store, name, version string) error {
+	return s.Apply(context.Background(), []informer.Change{adding(at(sample.ConfigMap("a", name), version))}, version)
+}
+
+// wantListed fails and ends the test unless a list of the source has n objects. It returns the version of the list.
+func wantListed(t *testing.T, source *valkey.Source, n int) (version string) {
+	t.Helper()
+	raw, err := source.ListWithContext(t.Context(), metav1.ListOptions{})
+	must(t, err)
+	list := raw.(*metav1.List)
+	if len(list.Items) != n {
+		t.Fatalf("the list has %d objects, want %d: %v", len(list.Items), n, list)
+	}
+	return list.ResourceVersion
 }
 
 // stored returns all objects.
 func stored(t *testing.T, s *valkey.Store) []informer.Entry {
 	t.Helper()
 	all, err := s.Scan(t.Context(), "", 100_000)
-	if err != nil {
-		t.Error(err)
-	}
+	noError(t, err)
 	return all
 }
 
@@ -91,13 +103,10 @@ func TestTheLaterStoreWrites(t *testing.T) {
 	srv := server.Start(t)
 	c, identity, example := srv.Client(), newIdentity(), sample.ConfigMap("", "")
 	old := open(t, c, example, valkey.Options{Identity: identity, Token: 3, Writer: "old"})
-	if err := old.Apply(t.Context(), []informer.Change{adding(at(sample.ConfigMap("a", "a"), "5"))}, "5"); err != nil {
-		t.Fatal(err)
-	}
+	must(t, put(old, "a", "5"))
 	for _, token := range []int64{3, 4} {
 		young := open(t, c, example, valkey.Options{Identity: identity, Token: token, Writer: "young"})
-		err := old.Apply(t.Context(), []informer.Change{adding(at(sample.ConfigMap("a", "b"), "6"))}, "6")
-		if !errors.Is(err, valkey.ErrFenced) || !errors.Is(old.Err(), valkey.ErrFenced) {
+		if err := put(old, "b", "6"); !errors.Is(err, valkey.ErrFenced) || !errors.Is(old.Err(), valkey.ErrFenced) {
 			t.Fatalf("a write of the store before: %v, %v", err, old.Err())
 		}
 		if _, _, err := old.Get(t.Context(), "a/a"); !errors.Is(err, valkey.ErrFenced) {

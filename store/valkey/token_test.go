@@ -13,8 +13,8 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 	"k8s.io/utils/ptr"
 
-	"github.com/customcacheinformer/informer"
 	"github.com/customcacheinformer/informer/internal/sample"
+	"github.com/customcacheinformer/informer/internal/testkit"
 	"github.com/customcacheinformer/informer/store/valkey"
 	"github.com/customcacheinformer/informer/store/valkey/internal/server"
 )
@@ -26,9 +26,7 @@ func leaseToken(t *testing.T, made time.Time, transitions *int32) int64 {
 	lease.Spec.HolderIdentity, lease.Spec.LeaseTransitions = ptr.To("me"), transitions
 	leases := fake.NewClientset(lease).CoordinationV1().Leases("default")
 	token, err := valkey.LeaseToken(t.Context(), leases, "operator", "me")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for name, holder := range map[string]string{"another": "me", "operator": "you"} {
 		if token, err := valkey.LeaseToken(t.Context(), leases, name, holder); err == nil {
 			t.Errorf("the token of %s for %s is %d", name, holder, token)
@@ -71,9 +69,7 @@ func TestTheTokenRisesWithEachHolderAndWithEachLease(t *testing.T) {
 func TestTheLeaderOfALeaseThatWasMadeAgainGoesOn(t *testing.T) {
 	c, opts := server.Start(t).Client(), valkey.Options{Identity: newIdentity()}
 	s := open(t, c, sample.ConfigMap("", ""), opts)
-	if err := s.Apply(t.Context(), []informer.Change{adding(at(sample.ConfigMap("a", "a"), "5"))}, "5"); err != nil {
-		t.Fatal(err)
-	}
+	must(t, put(s, "a", "5"))
 	tokens := []int64{41, leaseToken(t, made, ptr.To[int32](3)), leaseToken(t, made.Add(time.Minute), nil)}
 	for _, opts.Token = range tokens {
 		s = open(t, c, sample.ConfigMap("", ""), opts)
@@ -102,9 +98,7 @@ func TestTheErrorOfALowerTokenHasTheCauseAndTheRemedies(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, want := range []string{"the writer is the last leader with token 41, and Options.Token is 0", "the Lease of the election was deleted", "delete the Lease"} {
-			if !strings.Contains(err.Error(), want) {
-				t.Errorf("the error does not say %q: %v", want, err)
-			}
+			testkit.ErrorSays(t, err, want)
 		}
 		if remedy == "delete the Lease" {
 			opts.Token = leaseToken(t, time.Now(), nil)
