@@ -13,26 +13,14 @@ func TestTheFirstClustersHaveSeries(t *testing.T) {
 	for n := range 200 {
 		h.Clusters = append(h.Clusters, informer.SourceHealth{Cluster: fmt.Sprint("more-", n), Synced: n%2 == 0})
 	}
-	m := fixed(h)
-	families, err := registered(m).Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
-	got := map[string]float64{}
-	for _, f := range families {
-		if f.GetName() == "informer_cluster_unread" {
-			for _, one := range f.GetMetric() {
-				got[one.GetLabel()[1].GetValue()] = one.GetGauge().GetValue()
-			}
-		}
-	}
-	if len(got) != 100 {
-		t.Errorf("%d series", len(got))
+	all := scrape(t, registered(fixed(h)))
+	if n := len(having(all, "informer_cluster_unread")); n != 100 {
+		t.Errorf("%d series", n)
 	}
 	// 97 of the others have series. Of the rest, those with odd numbers from 97 to 199 are unread, and so is the cluster named other.
 	for cluster, want := range map[string]float64{"east": 1, "odd\uFFFD": 0, "more-1": 1, "more-96": 0, "other": 53} {
-		if got[cluster] != want {
-			t.Errorf("%s: %v, want %v", cluster, got[cluster], want)
+		if got, there := all[fmt.Sprintf(`informer_cluster_unread{informer="i",source_cluster=%q}`, cluster)]; got != want || !there {
+			t.Errorf("%s: %v, want %v", cluster, got, want)
 		}
 	}
 }

@@ -1,9 +1,7 @@
 package prometheus_test
 
 import (
-	"context"
 	"fmt"
-	"runtime"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -36,7 +34,7 @@ func TestWithoutAScrapeTheNumberOfSeriesStaysBounded(t *testing.T) {
 		}
 		// Watchers that were there all the time have lost nothing.
 		src.Apply(object("a", "2"))
-		settle(time.Minute)
+		sleepBubble(time.Minute)
 		all := scrape(r.t, r.registry)
 		if n := len(having(all, "handling_seconds_count")); n != there {
 			r.t.Errorf("%d watchers have series", n)
@@ -182,16 +180,8 @@ func TestOneSweepAtATimeWithoutAScrape(t *testing.T) {
 
 func TestScrapesWhileInformersAndWatchersComeAndGo(t *testing.T) {
 	r := newRig(t)
-	ctx, cancel := context.WithCancel(t.Context())
-	var scrapes, all sync.WaitGroup
-	for range 2 {
-		scrapes.Go(func() {
-			for ctx.Err() == nil {
-				scrape(t, r.registry)
-				runtime.Gosched()
-			}
-		})
-	}
+	stop := scraping(t, r.registry)
+	var all sync.WaitGroup
 	for n := range 4 {
 		all.Go(func() {
 			for k := range 10 {
@@ -210,15 +200,12 @@ func TestScrapesWhileInformersAndWatchersComeAndGo(t *testing.T) {
 					})
 				}
 				watchers.Wait()
-				if err := r.group.Remove(inf); err != nil {
-					t.Error(err)
-				}
+				noError(t, r.group.Remove(inf))
 			}
 		})
 	}
 	all.Wait()
-	cancel()
-	scrapes.Wait()
+	stop()
 	of(t, scrape(t, r.registry), "", values{})
 	if n := r.metrics.KeptInVectors(); n != 0 || r.metrics.Kept() != 0 {
 		t.Errorf("%d series are kept in vectors, of %d entries", n, r.metrics.Kept())

@@ -15,6 +15,7 @@ import (
 
 	"github.com/customcacheinformer/informer"
 	"github.com/customcacheinformer/informer/debug"
+	"github.com/customcacheinformer/informer/informertest"
 	"github.com/customcacheinformer/informer/metrics/prometheus"
 )
 
@@ -74,9 +75,7 @@ func TestAKindOfMemberThatTheModuleDoesNotKnowIsShown(t *testing.T) {
 		m, reported := &mirror{}, make(chan error, 1)
 		m.behind.Store(7)
 		group := informer.Group{ErrorHandler: func(_ context.Context, err error) { reported <- err }}
-		if err := group.Add(m); err != nil {
-			t.Fatal(err)
-		}
+		must(t, group.Add(m))
 		page := debug.Handler(group.Health)
 		ask := func(method, body string) *httptest.ResponseRecorder {
 			r := httptest.NewRequest(method, "http://localhost/", strings.NewReader(body))
@@ -92,9 +91,7 @@ func TestAKindOfMemberThatTheModuleDoesNotKnowIsShown(t *testing.T) {
 			}
 			of(t, scrape(t, registered(prometheus.New(group.Health))), "", values{`informer_member_ready{member="backup"}`: ready, `informer_member_live{member="backup"}`: 1})
 		}
-		ctx, stop := context.WithCancel(t.Context())
-		done := make(chan error)
-		go func() { done <- group.Run(ctx) }()
+		stop := informertest.Run(t, &group)
 		if err := <-reported; err.Error() != "the other place is slow" {
 			t.Errorf("reported: %v", err)
 		}
@@ -110,9 +107,6 @@ func TestAKindOfMemberThatTheModuleDoesNotKnowIsShown(t *testing.T) {
 		}
 		check(nil, 1)
 		stop()
-		if err := <-done; err != nil {
-			t.Error(err)
-		}
 	})
 	// Package kinds is not imported, and its figures are shown.
 	of(t, scrape(t, registered(prometheus.New(func() map[string]informer.MemberHealth { return map[string]informer.MemberHealth{"kinds": parkedSet{}} }))), "",

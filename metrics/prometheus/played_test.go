@@ -99,24 +99,20 @@ func TestAPlayedGroupIsShownAsItWas(t *testing.T) {
 		client, leases := fake.NewClientset(), informertest.NewSource[*coordinationv1.Lease]()
 		leases.Serve(&client.Fake, "leases", &coordinationv1.LeaseList{})
 		set, err := shards.New(client.CoordinationV1().Leases("default"), shards.Options{Name: "s", Identity: "r", Buckets: 8})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		r.control(durable, enqueue.Options{Name: "q", Workers: 4, MaxAttempts: 4, Shards: set})
 		third := &mirror{}
 		third.behind.Store(7)
-		if err := errors.Join(r.group.Add(set), r.group.Add(third)); err != nil {
-			t.Fatal(err)
-		}
+		must(t, errors.Join(r.group.Add(set), r.group.Add(third)))
 
-		settle(time.Minute)
+		sleepBubble(time.Minute)
 		store.Delay(time.Second)
 		src.Apply(object("a", "2")) // one second for the get, one for the write
-		settle(10 * time.Second)
+		sleepBubble(10 * time.Second)
 		store.Delay(0)
 		src.Bookmark()
 		_, _ = src.Delete(keyOf("a"))
-		settle(10 * time.Second)
+		sleepBubble(10 * time.Second)
 		src.SetFaults(informertest.Faults{Mute: true})
 		src.Apply(object("b", "2"))
 		src.Apply(object("d", "1"))
@@ -126,7 +122,7 @@ func TestAPlayedGroupIsShownAsItWas(t *testing.T) {
 		down.Fail("watch", apierrors.NewNotFound(pods, ""), 1)
 		down.Disconnect()
 		_, _ = keys.Delete(keyOf("deleted"))
-		settle(40 * time.Second)
+		sleepBubble(40 * time.Second)
 
 		full.Delay(time.Second)
 		failing := map[string]int{"get": 3, "update": 2}
@@ -145,7 +141,7 @@ func TestAPlayedGroupIsShownAsItWas(t *testing.T) {
 			return syscall.ENOSPC
 		})
 		down.Apply(object("a", "2"))
-		settle(20 * time.Second)
+		sleepBubble(20 * time.Second)
 		full.Delay(0)
 		adds := 0
 		full.Fail(func(op, _ string) error {
@@ -159,11 +155,11 @@ func TestAPlayedGroupIsShownAsItWas(t *testing.T) {
 		})
 		for _, name := range []string{"x", "y", "z"} {
 			down.Apply(object(name, "1"))
-			settle(10 * time.Second)
+			sleepBubble(10 * time.Second)
 		}
 		full.Heal()
 		down.Apply(object("d", "1"))
-		settle(time.Minute) // so long that everything is over, and no watch has reached its time
+		sleepBubble(time.Minute) // so long that everything is over, and no watch has reached its time
 		all := scrape(t, r.registry)
 		golden(t, all, "played.txt", random)
 		if shown := append(having(all, "wrong"), having(all, "default")...); len(shown) > 0 {
@@ -172,9 +168,7 @@ func TestAPlayedGroupIsShownAsItWas(t *testing.T) {
 
 		kept := func(name string) int { return len(having(scrape(t, r.registry), name)) }
 		before := kept(`"busy"`)
-		if err := errors.Join(r.group.Remove(fails), r.group.Remove(durable), r.group.Remove(set), r.group.Remove(third)); err != nil {
-			t.Fatal(err)
-		}
+		must(t, errors.Join(r.group.Remove(fails), r.group.Remove(durable), r.group.Remove(set), r.group.Remove(third)))
 		if kept(`"fails"`)+kept(`"durable"`)+kept(`"s"`)+kept(`"backup"`) > 0 || kept(`"busy"`) != before || r.metrics.KeptInVectors() != r.metrics.KeptSeries() {
 			t.Errorf("there are still %v", having(scrape(t, r.registry), ""))
 		}
@@ -201,19 +195,13 @@ func (r *rig) control(inf *ci, opts enqueue.Options) {
 		}
 		return 0, nil
 	}, opts, enqueue.For(inf))
-	if err != nil {
-		r.t.Fatal(err)
-	}
-	if err := r.group.Add(c); err != nil {
-		r.t.Fatal(err)
-	}
+	must(r.t, err)
+	must(r.t, r.group.Add(c))
 }
 
 func TestCallsOfReconcileAreInTheBucketsOfTheirTime(t *testing.T) {
 	families, err := registered(fixed(enqueue.Health{Name: "q", Took: [13]int{0: 1, 1: 2, 11: 3, 12: 4}})).Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	var got []uint64
 	for _, f := range families {
 		if h := f.GetMetric()[0].GetHistogram(); h != nil {

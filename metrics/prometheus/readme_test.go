@@ -43,9 +43,7 @@ func full() []prom.Collector {
 // Each metric is described to the registry, in one sentence, and in README.md, and its buckets reach far enough.
 func TestEachMetricIsDescribedAsItIs(t *testing.T) {
 	families, err := registered(full()...).Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	var have []string
 	described, has := map[string]int{}, map[string]int{}
 	buckets := map[string]string{}
@@ -67,9 +65,7 @@ func TestEachMetricIsDescribedAsItIs(t *testing.T) {
 		}
 	}
 	readme, err := os.ReadFile("README.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	documented := regexp.MustCompile("(?m)^\\| `(?:informer|workqueue)_.*\\|$").FindAllString(string(readme), -1)
 	slices.Sort(documented)
 	slices.Sort(have)

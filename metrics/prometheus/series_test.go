@@ -71,7 +71,7 @@ func TestAnInformerWithAnObserverOfItsOwnHasOnlyWhatHealthSays(t *testing.T) {
 	bubble(t, []configMap{object("a", "1")}, func(r *rig, src *informertest.Source[configMap]) {
 		r.add(src, options{Observer: &informer.Observer{}})
 		r.add(src, options{Name: "both", Observer: informer.Tee(&informer.Observer{}, r.metrics.Observer())})
-		settle(time.Minute)
+		sleepBubble(time.Minute)
 		all := scrape(t, r.registry)
 		of(t, all, "informer_synced", values{`informer_synced{informer="i"}`: 1, `informer_synced{informer="both"}`: 1})
 		of(t, all, "informer_event_lag_seconds_count", values{`informer_event_lag_seconds_count{informer="both"}`: 1})

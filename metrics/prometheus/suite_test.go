@@ -7,47 +7,46 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 	prom "github.com/prometheus/client_golang/prometheus"
-	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/customcacheinformer/informer"
 	"github.com/customcacheinformer/informer/informertest"
+	"github.com/customcacheinformer/informer/internal/testkit"
 	"github.com/customcacheinformer/informer/metrics/prometheus"
 )
 
+// Short names for the helpers that the test packages share.
 type (
-	configMap = *corev1.ConfigMap
-	event     = informer.Event[configMap]
-	ci        = informer.CustomCacheInformer[configMap]
-	options   = informer.Options[configMap]
+	ci        = testkit.Informer
+	configMap = testkit.ConfigMap
+	event     = testkit.Event
+	options   = testkit.Options
 	watchOpts = informer.WatcherOptions
 	watcher   = informer.WatcherFunc[configMap]
+)
+
+var (
+	keyOf       = testkit.KeyOf
+	must        = testkit.Must
+	noError     = testkit.NoError
+	object      = testkit.Object
+	sleepBubble = testkit.SleepBubble
 )
 
 type values = map[string]float64
 
 // ignore is a watcher that does nothing.
 var ignore = watcher(func(context.Context, event) error { return nil })
-
-func object(name, value string) configMap {
-	return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name}, Data: map[string]string{"value": value}}
-}
-
-func keyOf(name string) types.NamespacedName {
-	return types.NamespacedName{Namespace: "default", Name: name}
-}
 
 // rig is a group of informers with metrics.
 type rig struct {
@@ -70,15 +69,10 @@ func newRig(t *testing.T) *rig {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
 	done := make(chan error, 1)
 	go func() { done <- r.group.Run(ctx) }()
-	r.stop = func() {
-		if cancel(); done == nil {
-			return
-		}
-		if err := <-done; err != nil {
-			t.Error(err)
-		}
-		done = nil
-	}
+	r.stop = sync.OnceFunc(func() {
+		cancel()
+		noError(t, <-done)
+	})
 	t.Cleanup(r.stop)
 	return r
 }
@@ -90,12 +84,8 @@ func (r *rig) add(lw cache.ListerWatcher, opts options) *ci {
 		opts.Name = "i"
 	}
 	inf, err := informer.NewFrom(lw, opts)
-	if err != nil {
-		r.t.Fatal(err)
-	}
-	if err := r.group.Add(inf); err != nil {
-		r.t.Fatal(err)
-	}
+	must(r.t, err)
+	must(r.t, r.group.Add(inf))
 	return inf
 }
 
@@ -104,16 +94,8 @@ func (r *rig) join(inf *ci, name string, w informer.ResourceWatcher[configMap], 
 	r.t.Helper()
 	opts.Name = name
 	reg, err := inf.AddWatcher(w, opts)
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	must(r.t, err)
 	return reg
-}
-
-// settle lets time pass in a bubble, and then waits until every goroutine is blocked.
-func settle(d time.Duration) {
-	time.Sleep(d)
-	synctest.Wait()
 }
 
 // scrape returns the values of all series that g gathers.
@@ -147,14 +129,31 @@ func scrape(t *testing.T, g prom.Gatherer) values {
 	return all
 }
 
+// scraping scrapes g again and again from two goroutines, until stop is called. stop waits for them.
+func scraping(t *testing.T, g prom.Gatherer) (stop func()) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	var scrapes sync.WaitGroup
+	for range 2 {
+		scrapes.Go(func() {
+			for ctx.Err() == nil {
+				scrape(t, g)
+				runtime.Gosched()
+			}
+		})
+	}
+	return func() {
+		cancel()
+		scrapes.Wait()
+	}
+}
+
 // golden fails the test unless all is what the file testdata/name has: the number of series, and those that are
 // not 0 in lines as of a scrape. Series that without matches are left out.
 func golden(t *testing.T, all values, name string, without *regexp.Regexp) {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join("testdata", name))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	got := []string{fmt.Sprintf("# %d series, of which these are not 0:", len(all))}
 	for _, name := range slices.Sorted(maps.Keys(all)) {
 		if !without.MatchString(name) && all[name] != 0 {

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"runtime"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -51,8 +50,7 @@ func TestWorkqueuesHaveTheMetricsOfKubernetes(t *testing.T) {
 		item, _ := queue.Get()
 		time.Sleep(2 * time.Second)
 		other, _ := queue.Get()
-		time.Sleep(time.Second)
-		synctest.Wait()
+		sleepBubble(time.Second)
 		want["depth"] = 0
 		want["queue_duration_seconds_count"], want["queue_duration_seconds_sum"] = 2, 3+5
 		want["unfinished_work_seconds"], want["longest_running_processor_seconds"] = 3+1, 3
@@ -61,8 +59,7 @@ func TestWorkqueuesHaveTheMetricsOfKubernetes(t *testing.T) {
 		queue.Done(item)
 		queue.Done(other)
 		queue.AddRateLimited(item)
-		time.Sleep(500 * time.Millisecond)
-		synctest.Wait()
+		sleepBubble(500 * time.Millisecond)
 		want["unfinished_work_seconds"], want["longest_running_processor_seconds"], want["retries_total"] = 0, 0, 1
 		want["work_duration_seconds_count"], want["work_duration_seconds_sum"] = 2, 3+1
 		check(want)
@@ -95,19 +92,15 @@ func TestTheSeriesOfAControllerGoWithIt(t *testing.T) {
 		run := func(name string) (stop func()) {
 			c, err := enqueue.NewController(func(context.Context, types.NamespacedName) (time.Duration, error) { return 0, nil },
 				enqueue.Options{Name: name}, enqueue.For(inf))
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
 			ended := make(chan error, 1)
 			go func() { ended <- c.Run(ctx) }()
-			settle(time.Second)
+			sleepBubble(time.Second)
 			return func() {
 				t.Helper()
 				cancel()
-				if err := <-ended; err != nil {
-					t.Error(err)
-				}
+				noError(t, <-ended)
 				c.Removed()
 			}
 		}
@@ -139,11 +132,11 @@ func TestTheSeriesOfAControllerGoWithIt(t *testing.T) {
 		adds(0)
 		group := newRig(t)
 		group.control(group.add(src, options{}), enqueue.Options{Name: "q"})
-		settle(time.Second)
+		sleepBubble(time.Second)
 		adds(1)
 		group.stop() // the controller stays a member
 		adds(0)
-		settle(time.Minute) // the queues' timers end in this time
+		sleepBubble(time.Minute) // the queues' timers end in this time
 	})
 }
 
@@ -189,16 +182,8 @@ func TestTheSeriesOfOtherQueuesStay(t *testing.T) {
 func TestScrapesWhileControllersComeAndGo(t *testing.T) {
 	provider, w := prometheus.NewWorkqueues()
 	registry := registered(w)
-	ctx, cancel := context.WithCancel(t.Context())
-	var scrapes, all sync.WaitGroup
-	for range 2 {
-		scrapes.Go(func() {
-			for ctx.Err() == nil {
-				scrape(t, registry)
-				runtime.Gosched()
-			}
-		})
-	}
+	stop := scraping(t, registry)
+	var all sync.WaitGroup
 	for n := range 4 {
 		all.Go(func() {
 			for k := range 20 {
@@ -220,8 +205,7 @@ func TestScrapesWhileControllersComeAndGo(t *testing.T) {
 		})
 	}
 	all.Wait()
-	cancel()
-	scrapes.Wait()
+	stop()
 	if left := scrape(t, registry); len(left) > 0 {
 		t.Errorf("when all controllers have ended, there are %v", left)
 	}
