@@ -106,20 +106,14 @@ type durable struct {
 }
 
 func (d *durable) Scan(ctx context.Context, after string, limit int) ([]informer.Entry, error) {
-	if d.scan != nil {
-		return d.scan(d.Durable, ctx, after, limit)
-	}
-	return d.Durable.Scan(ctx, after, limit)
+	return either(d.scan, (*informertest.Durable).Scan)(d.Durable, ctx, after, limit)
 }
 
 func (d *durable) Apply(ctx context.Context, changes []informer.Change, bookmark string) error {
 	if d.ahead != nil {
 		*d.ahead = bookmark
 	}
-	if d.apply != nil {
-		return d.apply(d.Durable, ctx, changes, bookmark)
-	}
-	return d.Durable.Apply(ctx, changes, bookmark)
+	return either(d.apply, (*informertest.Durable).Apply)(d.Durable, ctx, changes, bookmark)
 }
 
 func (d *durable) Resume(ctx context.Context) (string, error) {
@@ -378,9 +372,8 @@ var brokenDurables = []broken{
 	}, {
 		fault: "deletes come last",
 		durable: lasting(durable{apply: func(d *informertest.Durable, ctx context.Context, changes []informer.Change, bookmark string) error {
-			sorted := slices.DeleteFunc(slices.Clone(changes), isDelete)
-			sorted = append(sorted, slices.DeleteFunc(slices.Clone(changes), func(change informer.Change) bool { return !isDelete(change) })...)
-			return d.Apply(ctx, sorted, bookmark)
+			deletes := slices.DeleteFunc(slices.Clone(changes), func(change informer.Change) bool { return !change.Delete })
+			return d.Apply(ctx, append(slices.DeleteFunc(slices.Clone(changes), isDelete), deletes...), bookmark)
 		}}),
 		found: []string{"Durable/deletes and adds one key in one step"},
 	}, {

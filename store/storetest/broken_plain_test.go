@@ -3,6 +3,7 @@ package storetest_test
 import (
 	"errors"
 	"maps"
+	"reflect"
 	"slices"
 	"strings"
 	"sync"
@@ -23,64 +24,28 @@ type plain struct {
 	getByKey            func(cache.Store, string) (any, bool, error)
 	list                func(cache.Store) []any
 	listKeys            func(cache.Store) []string
-	replace             func(cache.Store, []any) error
+	replace             func(cache.Store, []any, string) error
 	bookmark            func(cache.Store)
 }
 
-func (p *plain) Add(obj any) error {
-	if p.add != nil {
-		return p.add(p.Store, obj)
-	}
-	return p.Store.Add(obj)
-}
+func (p *plain) Add(obj any) error { return either(p.add, cache.Store.Add)(p.Store, obj) }
 
-func (p *plain) Update(obj any) error {
-	if p.update != nil {
-		return p.update(p.Store, obj)
-	}
-	return p.Store.Update(obj)
-}
+func (p *plain) Update(obj any) error { return either(p.update, cache.Store.Update)(p.Store, obj) }
 
-func (p *plain) Delete(obj any) error {
-	if p.delete != nil {
-		return p.delete(p.Store, obj)
-	}
-	return p.Store.Delete(obj)
-}
+func (p *plain) Delete(obj any) error { return either(p.delete, cache.Store.Delete)(p.Store, obj) }
 
-func (p *plain) Get(obj any) (any, bool, error) {
-	if p.get != nil {
-		return p.get(p.Store, obj)
-	}
-	return p.Store.Get(obj)
-}
+func (p *plain) Get(obj any) (any, bool, error) { return either(p.get, cache.Store.Get)(p.Store, obj) }
 
 func (p *plain) GetByKey(key string) (any, bool, error) {
-	if p.getByKey != nil {
-		return p.getByKey(p.Store, key)
-	}
-	return p.Store.GetByKey(key)
+	return either(p.getByKey, cache.Store.GetByKey)(p.Store, key)
 }
 
-func (p *plain) List() []any {
-	if p.list != nil {
-		return p.list(p.Store)
-	}
-	return p.Store.List()
-}
+func (p *plain) List() []any { return either(p.list, cache.Store.List)(p.Store) }
 
-func (p *plain) ListKeys() []string {
-	if p.listKeys != nil {
-		return p.listKeys(p.Store)
-	}
-	return p.Store.ListKeys()
-}
+func (p *plain) ListKeys() []string { return either(p.listKeys, cache.Store.ListKeys)(p.Store) }
 
 func (p *plain) Replace(objs []any, rv string) error {
-	if p.replace != nil {
-		return p.replace(p.Store, objs)
-	}
-	return p.Store.Replace(objs, rv)
+	return either(p.replace, cache.Store.Replace)(p.Store, objs, rv)
 }
 
 func (p *plain) Bookmark(rv string) {
@@ -88,6 +53,14 @@ func (p *plain) Bookmark(rv string) {
 		p.bookmark(p.Store)
 	}
 	p.Store.Bookmark(rv)
+}
+
+// either returns f, or otherwise if f is nil.
+func either[F any](f, otherwise F) F {
+	if reflect.ValueOf(f).IsNil() {
+		return otherwise
+	}
+	return f
 }
 
 // with returns a function that makes a store like p.
@@ -254,7 +227,7 @@ var brokenPlain = []broken{
 		found: []string{"Store/lists what does not change any more"},
 	}, {
 		fault: "Replace leaves the others",
-		make: with(plain{replace: func(s cache.Store, objs []any) error {
+		make: with(plain{replace: func(s cache.Store, objs []any, _ string) error {
 			for _, obj := range objs {
 				_ = s.Add(obj)
 			}
@@ -263,7 +236,7 @@ var brokenPlain = []broken{
 		found: []string{"Store/replaces everything"},
 	}, {
 		fault: "Replace removes no more than a hundred others",
-		make: with(plain{replace: func(s cache.Store, objs []any) error {
+		make: with(plain{replace: func(s cache.Store, objs []any, _ string) error {
 			if all := s.List(); len(all) > 100 && len(objs) < 100 {
 				for _, obj := range all[:100] {
 					_ = s.Delete(obj)
@@ -297,24 +270,15 @@ type indexer struct {
 }
 
 func (i *indexer) ByIndex(name, value string) ([]any, error) {
-	if i.byIndex != nil {
-		return i.byIndex(i.Indexer, name, value)
-	}
-	return i.Indexer.ByIndex(name, value)
+	return either(i.byIndex, cache.Indexer.ByIndex)(i.Indexer, name, value)
 }
 
 func (i *indexer) AddIndexers(indexers cache.Indexers) error {
-	if i.addIndexers != nil {
-		return i.addIndexers(i.Indexer, indexers)
-	}
-	return i.Indexer.AddIndexers(indexers)
+	return either(i.addIndexers, cache.Indexer.AddIndexers)(i.Indexer, indexers)
 }
 
 func (i *indexer) GetIndexers() cache.Indexers {
-	if i.getIndexers != nil {
-		return i.getIndexers(i.Indexer)
-	}
-	return i.Indexer.GetIndexers()
+	return either(i.getIndexers, cache.Indexer.GetIndexers)(i.Indexer)
 }
 
 // indexedBy returns a function that makes an indexer like i.
