@@ -48,9 +48,7 @@ func TestWhatCannotBeStoredIsRefused(t *testing.T) {
 				return []string{field}, nil
 			}}})
 			good := sample.Widget("default", "good")
-			if err := s.Apply(t.Context(), []informer.Change{adding(good)}, "1"); err != nil {
-				t.Fatal(err)
-			}
+			must(t, s.Apply(t.Context(), []informer.Change{adding(good)}, "1"))
 			key := "default/a"
 			if u, ok := c.obj.(*unstructured.Unstructured); ok && u != nil {
 				key = keyOf(u)

@@ -15,38 +15,40 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/customcacheinformer/informer/internal/sample"
+	"github.com/customcacheinformer/informer/internal/testkit"
 	"github.com/customcacheinformer/informer/store/disk"
 )
 
-// whole returns the file of a store after steps, and the file of the step before.
-func whole(t *testing.T, steps int) (file, before []byte) {
+// versions returns the file of a new store, and its file after each step.
+func versions(t testing.TB, steps int) (files [][]byte) {
 	t.Helper()
 	path := newPath(t)
 	s := open(t, path, sample.ConfigMap("", ""), disk.Options{Indexers: versionIndexer})
+	files = append(files, readFile(t, path))
 	h := newHistory()
 	for range steps {
-		before = readFile(t, path)
-		if err := s.Apply(t.Context(), h.next(), h.bookmark()); err != nil {
-			t.Fatal(err)
-		}
+		must(t, s.Apply(t.Context(), h.next(), h.bookmark()))
+		files = append(files, readFile(t, path))
 	}
-	return readFile(t, path), before
+	return files
 }
 
-func readFile(t *testing.T, path string) []byte {
+// whole returns the file of a store after steps.
+func whole(t testing.TB, steps int) []byte {
+	t.Helper()
+	return versions(t, steps)[steps]
+}
+
+func readFile(t testing.TB, path string) []byte {
 	t.Helper()
 	b, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return b
 }
 
 func writeFile(t *testing.T, path string, b []byte) {
 	t.Helper()
-	if err := os.WriteFile(path, b, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(path, b, 0o600))
 }
 
 // reopened opens a file that may be damaged, and returns its contents. If Open set the file
@@ -60,16 +62,12 @@ func reopened(t *testing.T, file []byte) (all []string, aside error) {
 		Durability: disk.SurviveProcess, Indexers: versionIndexer,
 		ErrorHandler: func(err error) { aside = errors.Join(aside, err) },
 	}))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	all = contents(t, s)
 	if aside == nil {
 		goOn(t, s)
 	}
-	if err := s.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, s.Close())
 	if aside == nil {
 		return all, nil
 	}
@@ -90,9 +88,7 @@ func reopened(t *testing.T, file []byte) (all []string, aside error) {
 func goOn(t *testing.T, s *disk.Store) {
 	t.Helper()
 	bookmark, err := s.Resume(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	step, _ := strconv.Atoi(bookmark)
 	for i := range 4 {
 		step++
@@ -128,76 +124,122 @@ func wantWhole(t *testing.T, what string, file []byte, steps ...int) bool {
 
 const steps = 30
 
-func TestAWrongByteIsNoticed(t *testing.T) {
-	t.Parallel()
-	file, _ := whole(t, steps)
-	random, noticed, n := rand.New(rand.NewPCG(1, 1)), 0, often(40, 200)
-	used := usedPages(t, file)
-	for range n {
-		wrong, i := slices.Clone(file), used[random.IntN(len(used))]*disk.PageSize+random.IntN(disk.PageSize)
-		wrong[i] ^= 1 << random.IntN(8)
-		// If one of the first two pages is lost, the file is the state before.
-		if wantWhole(t, "a wrong byte", wrong, steps, steps-1) {
-			noticed++
-		}
-	}
-	t.Logf("%d of %d wrong bytes were noticed; the others are where a page has nothing", noticed, n)
-	if noticed < n/10 { // pages are at least half full, except the last of each tree
-		t.Errorf("%d of %d wrong bytes were noticed, which cannot be all", noticed, n)
-	}
+// flipped returns a copy of a file with a wrong byte.
+func flipped(file []byte, at int, bits byte) []byte {
+	wrong := slices.Clone(file)
+	wrong[at] ^= bits
+	return wrong
 }
 
-// Most bytes belong to objects. This test changes all the others.
-func TestAWrongByteInTheStructureIsNoticed(t *testing.T) {
+// stride returns the size of some pages: how many with -thorough, by default, and with -short.
+func stride(dense, usual, sparse int) int {
+	switch {
+	case *thorough:
+		return dense * disk.PageSize
+	case testing.Short():
+		return sparse * disk.PageSize
+	}
+	return usual * disk.PageSize
+}
+
+// TestDamageIsNoticed damages a file in many ways. Open must set each result aside, or it must be a whole state.
+func TestDamageIsNoticed(t *testing.T) {
 	t.Parallel()
-	file, _ := whole(t, steps)
-	random, noticed, n := rand.New(rand.NewPCG(2, 1)), 0, 0
-	for page := 0; page < len(file); page += disk.PageSize {
-		for range often(3, 3) {
-			wrong, i := slices.Clone(file), page+random.IntN(100)
-			wrong[i] ^= 1 << random.IntN(8)
-			n++
-			if wantWhole(t, "a wrong byte in the structure", wrong, steps, steps-1) {
-				noticed++
+	files := versions(t, steps)
+	file := files[steps]
+	used, pages := usedPages(t, file), len(file)/disk.PageSize
+	last := []int{steps, steps - 1} // if one of the first two pages is lost, the file is the state before
+	var every []int
+	for step := range files {
+		every = append(every, step)
+	}
+	for name, c := range map[string]struct {
+		states []int // that the file may have
+		least  int   // the percentage of the damaged files that must be set aside
+		damage func(random *rand.Rand, try func(wrong []byte))
+	}{
+		// Pages are at least half full, except the last of each tree. In the rest of a page, a wrong byte does no harm.
+		"a wrong byte": {last, 10, func(random *rand.Rand, try func([]byte)) {
+			for range often(40, 200) {
+				try(flipped(file, used[random.IntN(len(used))]*disk.PageSize+random.IntN(disk.PageSize), 1<<random.IntN(8)))
 			}
-		}
-		if page += 5 * disk.PageSize; !*thorough {
-			page += 16 * disk.PageSize
-		}
-		if testing.Short() {
-			page += 40 * disk.PageSize
-		}
+		}},
+		// Most bytes belong to objects. This changes all the others.
+		"a wrong byte in the structure": {last, 0, func(random *rand.Rand, try func([]byte)) {
+			for page := 0; page < len(file); page += stride(6, 22, 62) {
+				for range often(3, 3) {
+					try(flipped(file, page+random.IntN(100), 1<<random.IntN(8)))
+				}
+			}
+		}},
+		"a page in the place of another": {last, 0, func(random *rand.Rand, try func([]byte)) {
+			for i := range often(15, 100) {
+				wrong := slices.Clone(file)
+				to := wrong[random.IntN(pages)*disk.PageSize:][:disk.PageSize]
+				switch i % 3 {
+				case 0:
+					clear(to)
+				case 1:
+					copy(to, file[random.IntN(pages)*disk.PageSize:])
+				default: // keep the page's number, as if it were an older state of the page
+					copy(to[8:], file[random.IntN(pages)*disk.PageSize+8:][:disk.PageSize-8])
+				}
+				try(wrong)
+			}
+		}},
+		// The key in a branch that leads to a page is in no record, so no checksum covers it. The wrong keys that are not
+		// noticed are in pages that are not used.
+		"a wrong key of a page": {last[:1], 1, func(_ *rand.Rand, try func([]byte)) {
+			for page := 2 * disk.PageSize; page < len(file); page += disk.PageSize {
+				if binary.NativeEndian.Uint16(file[page+8:]) != 1 {
+					continue
+				}
+				for i := 0; i < int(binary.NativeEndian.Uint16(file[page+10:])); i += 4 {
+					element := page + 16 + 16*i
+					for _, bit := range []byte{1, 0x80}[:often(2, 2)] {
+						try(flipped(file, element+int(binary.NativeEndian.Uint32(file[element:]))+len("default/o-"), bit))
+					}
+					if !*thorough {
+						break
+					}
+				}
+			}
+		}},
+		// A disk that loses a write leaves a page that was valid once. If the file can be opened at all, it must be an
+		// earlier state of the whole file.
+		"an older page": {every, 0, func(random *rand.Rand, try func([]byte)) {
+			for page := 2 * disk.PageSize; page < len(file); page += stride(3, 7, 19) {
+				older := files[steps-1-random.IntN(steps/2)]
+				if page+disk.PageSize > len(older) || bytes.Equal(older[page:page+disk.PageSize], file[page:page+disk.PageSize]) {
+					continue
+				}
+				wrong := slices.Clone(file)
+				copy(wrong[page:], older[page:page+disk.PageSize])
+				try(wrong)
+			}
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			n, noticed := 0, 0
+			c.damage(rand.New(rand.NewPCG(1, 1)), func(wrong []byte) {
+				n++
+				if wantWhole(t, name, wrong, c.states...) {
+					noticed++
+				}
+			})
+			t.Logf("%d of %d damaged files were noticed", noticed, n)
+			if n == 0 || noticed*100 < c.least*n {
+				t.Errorf("%d of %d damaged files were noticed, want %d %%", noticed, n, c.least)
+			}
+		})
 	}
-	t.Logf("%d of %d wrong bytes were noticed", noticed, n)
-}
-
-func TestAPageInThePlaceOfAnotherIsNoticed(t *testing.T) {
-	t.Parallel()
-	file, _ := whole(t, steps)
-	random, pages := rand.New(rand.NewPCG(3, 1)), len(file)/disk.PageSize
-	n, noticed := often(15, 100), 0
-	for i := range n {
-		wrong := slices.Clone(file)
-		to := wrong[random.IntN(pages)*disk.PageSize:][:disk.PageSize]
-		switch i % 3 {
-		case 0:
-			clear(to)
-		case 1:
-			copy(to, file[random.IntN(pages)*disk.PageSize:])
-		default: // keep the page's number, as if it were an older state of the page
-			copy(to[8:], file[random.IntN(pages)*disk.PageSize+8:][:disk.PageSize-8])
-		}
-		if wantWhole(t, "a wrong page", wrong, steps, steps-1) {
-			noticed++
-		}
-	}
-	t.Logf("%d of %d wrong pages were noticed", noticed, n)
 }
 
 // A page that is both free and used would be overwritten later.
 func TestAUsedPageThatIsAmongTheFreeOnesIsNoticed(t *testing.T) {
 	t.Parallel()
-	file, _ := whole(t, steps)
+	file := whole(t, steps)
 	first, second := file[16:80], file[disk.PageSize+16:][:64]
 	if binary.NativeEndian.Uint64(second[48:]) > binary.NativeEndian.Uint64(first[48:]) {
 		first = second
@@ -211,85 +253,18 @@ func TestAUsedPageThatIsAmongTheFreeOnesIsNoticed(t *testing.T) {
 		wrong := slices.Clone(file)
 		at := binary.NativeEndian.Uint64(first[32:])*disk.PageSize + 16 + 8*uint64(i)
 		binary.NativeEndian.PutUint64(wrong[at:], page)
-		if !wantWhole(t, "a used page among the free ones", wrong) {
+		if !wantWhole(t, "a used page among the free ones", wrong, steps) {
 			t.Errorf("page %d is among the free ones, and was not noticed", page)
 		}
 	}
 }
 
-// The key in a branch that leads to a page is in no record, so no checksum covers it.
-func TestAWrongKeyThatLeadsToAPageIsNoticed(t *testing.T) {
-	t.Parallel()
-	file, _ := whole(t, steps)
-	n, noticed := 0, 0
-	for page := 2 * disk.PageSize; page < len(file); page += disk.PageSize {
-		if binary.NativeEndian.Uint16(file[page+8:]) != 1 {
-			continue
-		}
-		for i := 0; i < int(binary.NativeEndian.Uint16(file[page+10:])); i++ {
-			element := page + 16 + 16*i
-			for _, bit := range []byte{1, 0x80}[:often(2, 2)] {
-				wrong := slices.Clone(file)
-				wrong[element+int(binary.NativeEndian.Uint32(file[element:]))+len("default/o-")] ^= bit
-				if n++; wantWhole(t, "a wrong key of a page", wrong, steps) {
-					noticed++
-				}
-			}
-			if i += 3; !*thorough {
-				break
-			}
-		}
-	}
-	t.Logf("%d of %d wrong keys were noticed; the others are in pages that are not used", noticed, n)
-	if noticed == 0 {
-		t.Error("no wrong key was noticed")
-	}
-}
-
-// A disk that loses a write leaves a page that was valid once. If the file can be opened at
-// all, it must be an earlier state of the whole file.
-func TestAPageThatIsOlderThanTheOthersIsNoticed(t *testing.T) {
-	t.Parallel()
-	path := newPath(t)
-	s := open(t, path, sample.ConfigMap("", ""), disk.Options{Indexers: versionIndexer})
-	h, files := newHistory(), [][]byte{readFile(t, path)}
-	every := []int{0}
-	for range steps {
-		if err := s.Apply(t.Context(), h.next(), h.bookmark()); err != nil {
-			t.Fatal(err)
-		}
-		files, every = append(files, readFile(t, path)), append(every, h.step)
-	}
-	random, n, noticed := rand.New(rand.NewPCG(8, 1)), 0, 0
-	last := files[steps]
-	for page := 0; page < len(last); page += disk.PageSize {
-		older := files[steps-1-random.IntN(steps/2)]
-		if page += 2 * disk.PageSize; !*thorough {
-			page += 4 * disk.PageSize
-		}
-		if testing.Short() {
-			page += 12 * disk.PageSize
-		}
-		if page+disk.PageSize > min(len(older), len(last)) || bytes.Equal(older[page:page+disk.PageSize], last[page:page+disk.PageSize]) {
-			continue
-		}
-		wrong := slices.Clone(last)
-		copy(wrong[page:page+disk.PageSize], older[page:])
-		n++
-		if wantWhole(t, "an older page", wrong, every...) {
-			noticed++
-		}
-	}
-	t.Logf("%d of %d older pages were noticed", noticed, n)
-}
-
 func TestATruncatedFileIsNoticed(t *testing.T) {
 	t.Parallel()
-	file, _ := whole(t, steps)
+	file := whole(t, steps)
 	random := rand.New(rand.NewPCG(4, 1))
 	sizes := []int{1, 100, disk.PageSize - 1, disk.PageSize, 2 * disk.PageSize, 4 * disk.PageSize, len(file) - 1}
-	n := often(15, 60)
-	for range n {
+	for range often(15, 60) {
 		sizes = append(sizes, 1+random.IntN(len(file)-1))
 	}
 	for _, size := range sizes {
@@ -322,14 +297,14 @@ func TestWhatIsNoStoreIsSetAside(t *testing.T) {
 func TestATornWriteIsTheStateBefore(t *testing.T) {
 	t.Parallel()
 	random := rand.New(rand.NewPCG(6, 1))
-	var earlier []int
-	for step := range steps + 2 {
-		earlier = append(earlier, step)
-	}
-	n := often(6, 40)
-	for range n {
+	for range often(6, 40) {
 		steps := 2 + random.IntN(steps)
-		after, before := whole(t, steps)
+		files := versions(t, steps)
+		after, before := files[steps], files[steps-1]
+		var earlier []int
+		for step := range files {
+			earlier = append(earlier, step)
+		}
 		torn := slices.Clone(after)
 		before = append(before, make([]byte, max(0, len(after)-len(before)))...)
 		copy(torn[:2*disk.PageSize], before)
@@ -344,7 +319,7 @@ func TestATornWriteIsTheStateBefore(t *testing.T) {
 		// If the disk has written the first page too early, that is noticed, unless the result
 		// is a complete earlier state.
 		copy(torn[:2*disk.PageSize], after)
-		wantWhole(t, "a torn write with its first page", torn, earlier[:steps+1]...)
+		wantWhole(t, "a torn write with its first page", torn, earlier...)
 	}
 }
 
@@ -353,8 +328,7 @@ func TestEveryFileThatIsWrittenIsWhole(t *testing.T) {
 	path := newPath(t)
 	s := open(t, path, sample.ConfigMap("", ""), disk.Options{Durability: disk.SurviveProcess, Indexers: versionIndexer})
 	h, random := newHistory(), rand.New(rand.NewPCG(7, 1))
-	n := often(40, 150)
-	for range n {
+	for range often(40, 150) {
 		changes := h.next()
 		if random.IntN(10) == 0 {
 			changes = nil
@@ -363,9 +337,7 @@ func TestEveryFileThatIsWrittenIsWhole(t *testing.T) {
 			}
 			clear(h.objects)
 		}
-		if err := s.Apply(t.Context(), changes, h.bookmark()); err != nil {
-			t.Fatal(err)
-		}
+		must(t, s.Apply(t.Context(), changes, h.bookmark()))
 		if err := disk.Check(readFile(t, path)); err != nil {
 			t.Fatalf("after step %d: %v", h.step, err)
 		}
@@ -375,12 +347,9 @@ func TestEveryFileThatIsWrittenIsWhole(t *testing.T) {
 func TestDamageIsToldWhileItIsInUse(t *testing.T) {
 	t.Parallel()
 	path := newPath(t)
-	var reported []error
-	s := open(t, path, sample.ConfigMap("", ""), disk.Options{Indexers: versionIndexer, ErrorHandler: func(err error) { reported = append(reported, err) }})
+	s := open(t, path, sample.ConfigMap("", ""), disk.Options{Indexers: versionIndexer})
 	for _, name := range []string{"bad", "good"} {
-		if err := add(s, newSized(name, 1, 100)); err != nil {
-			t.Fatal(err)
-		}
+		must(t, add(s, newSized(name, 1, 100)))
 	}
 	overwrite(t, path, "<bad in version 1>", "<bad in version 2>")
 	if _, exists, err := s.Get(t.Context(), "default/good"); !exists || err != nil {
@@ -395,34 +364,21 @@ func TestDamageIsToldWhileItIsInUse(t *testing.T) {
 		}
 	}
 	// The store can still be written.
-	if err := s.Apply(t.Context(), nil, "1"); err != nil {
-		t.Error(err)
-	}
-	if err := s.Close(); err != nil {
-		t.Fatal(err)
-	}
-	s = open(t, path, sample.ConfigMap("", ""), disk.Options{ErrorHandler: func(err error) { reported = append(reported, err) }})
-	var set *disk.SetAsideError
-	if len(reported) != 1 || !errors.As(reported[0], &set) || len(stored(t, s)) != 0 {
-		t.Errorf("opened again, it is not empty, or there is no report: %v", reported)
-	}
+	noError(t, s.Apply(t.Context(), nil, "1"))
+	must(t, s.Close())
+	wantAside(t, path, sample.ConfigMap("", ""), disk.Options{}, "default/bad")
 }
 
 func TestAFileThatIsTruncatedWhileInUseEndsTheStoreAndNotTheProcess(t *testing.T) {
 	t.Parallel()
 	path := newPath(t)
 	var reported []error
-	report := func(err error) { reported = append(reported, err) }
-	s := open(t, path, sample.ConfigMap("", ""), disk.Options{ErrorHandler: report})
+	s := open(t, path, sample.ConfigMap("", ""), disk.Options{ErrorHandler: func(err error) { reported = append(reported, err) }})
 	h := newHistory()
 	for range 20 {
-		if err := s.Apply(t.Context(), h.next(), h.bookmark()); err != nil {
-			t.Fatal(err)
-		}
+		must(t, s.Apply(t.Context(), h.next(), h.bookmark()))
 	}
-	if err := os.Truncate(path, 2*disk.PageSize); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Truncate(path, 2*disk.PageSize))
 	for range 3 {
 		_, scan := s.Scan(t.Context(), "", 10)
 		for op, err := range map[string]error{"Scan": scan, "Apply": s.Apply(t.Context(), h.next(), h.bookmark())} {
@@ -431,35 +387,22 @@ func TestAFileThatIsTruncatedWhileInUseEndsTheStoreAndNotTheProcess(t *testing.T
 			}
 		}
 	}
+	must(t, s.Close())
 	if len(reported) != 1 || !strings.Contains(reported[0].Error(), "goroutine") {
 		t.Errorf("reported: %v, want one panic with its stack", reported)
 	}
-	if err := s.Close(); err != nil {
-		t.Fatal(err)
-	}
 	// After such an error the file is not used again, even if it looks right.
-	file, _ := whole(t, 3)
+	file := whole(t, 3)
 	writeFile(t, path, file)
-	s = open(t, path, sample.ConfigMap("", ""), disk.Options{ErrorHandler: report})
-	if len(reported) != 2 || !errors.Is(reported[1], disk.ErrDamaged) || len(stored(t, s)) != 0 {
-		t.Errorf("opened again, it is not empty, or there is no report: %v", reported)
-	}
-	if err := add(s, newSized("a", 1, 1)); err != nil {
-		t.Fatal(err)
-	}
-	if err := s.Close(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.ErrorIs(t, wantAside(t, path, sample.ConfigMap("", ""), disk.Options{}, path), disk.ErrDamaged)
+	s = open(t, path, sample.ConfigMap("", ""), disk.Options{})
+	must(t, errors.Join(add(s, newSized("a", 1, 1)), s.Close()))
 	if s = open(t, path, sample.ConfigMap("", ""), disk.Options{}); len(stored(t, s)) != 1 {
 		t.Error("what took the damaged file's place is set aside too")
 	}
 	writeFile(t, path+".damaged", []byte("of a file that is gone"))
-	if err := errors.Join(s.Close(), os.Remove(path)); err != nil {
-		t.Fatal(err)
-	}
-	if err := open(t, path, sample.ConfigMap("", ""), disk.Options{}).Close(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, errors.Join(s.Close(), os.Remove(path)))
+	must(t, open(t, path, sample.ConfigMap("", ""), disk.Options{}).Close())
 	open(t, path, sample.ConfigMap("", ""), disk.Options{})
 	entries, err := filepath.Glob(path + "*")
 	if err != nil || len(entries) != 3 { // with the lock file and the file set aside

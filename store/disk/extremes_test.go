@@ -25,9 +25,7 @@ func TestEachNumberWorksAtItsExtremesOrIsRefused(t *testing.T) {
 			for n := range all {
 				all[n] = sample.ConfigMap("a", fmt.Sprint(n))
 			}
-			if err := add(s, all...); err != nil {
-				t.Fatal(err)
-			}
+			must(t, add(s, all...))
 			objs, err := s.Scan(t.Context(), "", limit)
 			if err == nil && len(objs) != len(all) {
 				t.Errorf("Scan has returned %d objects, want %d", len(objs), len(all))

@@ -36,9 +36,7 @@ func TestManyDeletesInOneStep(t *testing.T) {
 			many, few = append(many, adding(obj)), append(few, deleting(obj))
 		}
 		few = append(few, adding(newSized(name, 2, 10)))
-		if err := errors.Join(s.Apply(t.Context(), many, ""), s.Apply(t.Context(), few, "")); err != nil {
-			t.Fatal(err)
-		}
+		must(t, errors.Join(s.Apply(t.Context(), many, ""), s.Apply(t.Context(), few, "")))
 		if all := stored(t, s); all[len(all)-1].Object.GetName() != name || len(all) > 2 {
 			t.Errorf("there are %d objects, want the new ones", len(all))
 		}
@@ -51,12 +49,8 @@ func TestAFileInUseIsNotSetAside(t *testing.T) {
 	path := newPath(t)
 	link := filepath.Join(t.TempDir(), "link.db")
 	s := open(t, path, sample.ConfigMap("", ""), disk.Options{})
-	if err := add(s, newSized("a", 1, 1)); err != nil {
-		t.Fatal(err)
-	}
-	if err := errors.Join(os.Link(path, link), os.Remove(path+".lock")); err != nil {
-		t.Fatal(err)
-	}
+	must(t, add(s, newSized("a", 1, 1)))
+	must(t, errors.Join(os.Link(path, link), os.Remove(path+".lock")))
 	for _, name := range []string{path, link} {
 		if _, err := tryOpen(t, name, sample.ConfigMap("", ""), disk.Options{}); !errors.Is(err, disk.ErrInUse) {
 			t.Errorf("Open of %s: %v, want that it is in use", name, err)
@@ -100,9 +94,7 @@ func TestWhatCouldNotBeReadAgainIsRefused(t *testing.T) {
 		t.Errorf("Apply: %v, want that it is refused, with its key", err)
 	}
 	good := &Moded{ObjectMeta: metav1.ObjectMeta{Name: "good"}, Mode: "on"}
-	if err := s.Apply(t.Context(), []informer.Change{adding(good)}, "1"); err != nil {
-		t.Error(err)
-	}
+	noError(t, s.Apply(t.Context(), []informer.Change{adding(good)}, "1"))
 	if objs, err := s.Scan(t.Context(), "", 10); len(objs) != 1 || err != nil {
 		t.Errorf("Scan: %v, %v", objs, err)
 	}
@@ -137,9 +129,7 @@ func TestAnIdentityThatNamesNoClusterOrKindIsRefusedAndTheFileIsLeftAlone(t *tes
 		if _, err := os.Stat(path); !errors.Is(err, os.ErrNotExist) {
 			t.Errorf("%s: there is a file: %v", name, err)
 		}
-		if err := open(t, path, c.example, disk.Options{Identity: c.add}).Close(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, open(t, path, c.example, disk.Options{Identity: c.add}).Close())
 		refused() // and reports no file that is set aside
 		open(t, path, c.example, disk.Options{Identity: c.add})
 	}
@@ -160,7 +150,7 @@ func (f failing) ReadAt(p []byte, at int64) (int, error) {
 
 // An error of the operating system does not mean that the file is damaged.
 func TestAnErrorOfTheDiskIsNoDamage(t *testing.T) {
-	file, _ := whole(t, 5)
+	file := whole(t, 5)
 	for from := int64(0); from < int64(len(file)); from += disk.PageSize {
 		unread, err := disk.CheckRead(failing{strings.NewReader(string(file)), from}, int64(len(file)))
 		if err != nil && (!unread || !errors.Is(err, syscall.EIO) || errors.Is(err, disk.ErrDamaged)) {
@@ -188,12 +178,8 @@ func TestWhatWasSetAsideIsKept(t *testing.T) {
 				t.Error(err)
 			}
 		}})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := errors.Join(s.Apply(t.Context(), []informer.Change{deleting(newSized("a", 1, 1))}, "1"), s.Close()); err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
+		must(t, errors.Join(s.Apply(t.Context(), []informer.Change{deleting(newSized("a", 1, 1))}, "1"), s.Close()))
 	}
 	left := func(want ...string) {
 		t.Helper()
@@ -218,9 +204,7 @@ func TestWhatWasSetAsideIsKept(t *testing.T) {
 // While an index is being added, an error of its function does not make writes fail.
 func TestAnIndexThatFailsRefusesNothingYet(t *testing.T) {
 	s := open(t, newPath(t), sample.ConfigMap("", ""), disk.Options{Durability: disk.SurviveProcess})
-	if err := add(s, newSized("a", 1, 1)); err != nil {
-		t.Fatal(err)
-	}
+	must(t, add(s, newSized("a", 1, 1)))
 	var applied error
 	err := s.AddIndexers(cache.Indexers{"bad": func(obj any) ([]string, error) {
 		if obj.(informer.AnyObject).GetName() == "b" {
@@ -243,20 +227,22 @@ func TestAnIndexThatFailsRefusesNothingYet(t *testing.T) {
 	}
 }
 
+// wantPanic fails the test unless Open panics with "oh no".
+func wantPanic(t *testing.T, path string, example runtime.Object, opts disk.Options) {
+	t.Helper()
+	defer func() {
+		if recover() != "oh no" {
+			t.Error("Open has not panicked")
+		}
+	}()
+	_, _ = disk.Open(path, example, identified(opts))
+}
+
 func TestAnIndexFunctionThatPanicsLeavesTheFileFree(t *testing.T) {
 	path := newPath(t)
 	s := open(t, path, sample.ConfigMap("", ""), disk.Options{})
-	if err := errors.Join(add(s, newSized("a", 1, 1)), s.Close()); err != nil {
-		t.Fatal(err)
-	}
-	func() {
-		defer func() {
-			if recover() != "oh no" {
-				t.Error("Open has not panicked")
-			}
-		}()
-		_, _ = disk.Open(path, sample.ConfigMap("", ""), identified(disk.Options{Indexers: cache.Indexers{"bad": func(any) ([]string, error) { panic("oh no") }}}))
-	}()
+	must(t, errors.Join(add(s, newSized("a", 1, 1)), s.Close()))
+	wantPanic(t, path, sample.ConfigMap("", ""), disk.Options{Indexers: cache.Indexers{"bad": func(any) ([]string, error) { panic("oh no") }}})
 	if s := open(t, path, sample.ConfigMap("", ""), disk.Options{}); len(stored(t, s)) != 1 {
 		t.Error("the object is gone")
 	}

@@ -25,12 +25,7 @@ func filledFile(t *testing.T, opts disk.Options) (path string) {
 	t.Helper()
 	path = newPath(t)
 	s := open(t, path, sample.ConfigMap("", ""), opts)
-	if err := s.Apply(t.Context(), []informer.Change{adding(newSized("a", 1, 10))}, "1"); err != nil {
-		t.Fatal(err)
-	}
-	if err := s.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, errors.Join(s.Apply(t.Context(), []informer.Change{adding(newSized("a", 1, 10))}, "1"), s.Close()))
 	return path
 }
 
@@ -66,8 +61,8 @@ func TestAFileOfSomethingElseIsSetAside(t *testing.T) {
 	}
 }
 
-// wantAside fails the test unless a file is set aside with an error that contains reason.
-func wantAside(t *testing.T, path string, example runtime.Object, opts disk.Options, reason string) {
+// wantAside fails the test unless a file is set aside with an error that contains reason. It returns the error.
+func wantAside(t *testing.T, path string, example runtime.Object, opts disk.Options, reason string) error {
 	t.Helper()
 	var reported []error
 	opts.ErrorHandler = func(err error) { reported = append(reported, err) }
@@ -83,9 +78,8 @@ func wantAside(t *testing.T, path string, example runtime.Object, opts disk.Opti
 	if rv != "" || err != nil || len(stored(t, s)) > 0 {
 		t.Errorf("what takes its place has the bookmark %q, %v, and %v", rv, err, stored(t, s))
 	}
-	if err := s.Close(); err != nil {
-		t.Error(err)
-	}
+	noError(t, s.Close())
+	return set
 }
 
 // inFile changes a file in a way that no store would.
@@ -95,9 +89,7 @@ func inFile(t *testing.T, path string, f func(tx *bbolt.Tx) error) {
 	if err == nil {
 		err = errors.Join(db.Update(f), db.Close())
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 }
 
 func TestAFileOfAnotherFormatOrWithOtherFieldsIsSetAside(t *testing.T) {
@@ -155,11 +147,15 @@ func TestAFileThatIsNotSyncedIsNotUsedOnAnotherMachine(t *testing.T) {
 		}
 		return about.Put(key, disk.Put(key, []byte("another boot of the machine")))
 	}
+	synced := func(tx *bbolt.Tx) error {
+		if tx.Bucket([]byte("about")).Get([]byte("session")) != nil {
+			return errors.New("it is still noted that not all is synced")
+		}
+		return nil
+	}
 	path := newPath(t)
 	s := open(t, path, sample.ConfigMap("", ""), opts)
-	if err := add(s, newSized("a", 1, 1)); err != nil {
-		t.Fatal(err)
-	}
+	must(t, add(s, newSized("a", 1, 1)))
 	for name, next := range map[string]disk.Options{"the same": opts, "the other": {}} {
 		copied := crashed(t, path)
 		if s := open(t, copied, sample.ConfigMap("", ""), next); len(stored(t, s)) != 1 {
@@ -168,26 +164,14 @@ func TestAFileThatIsNotSyncedIsNotUsedOnAnotherMachine(t *testing.T) {
 			t.Error(err)
 		}
 		if name == "the other" {
-			inFile(t, copied, func(tx *bbolt.Tx) error {
-				if tx.Bucket([]byte("about")).Get([]byte("session")) != nil {
-					return errors.New("it is still noted that not all is synced")
-				}
-				return nil
-			})
+			inFile(t, copied, synced)
 		}
 		copied = crashed(t, path)
 		inFile(t, copied, moved)
 		wantAside(t, copied, &corev1.ConfigMap{}, next, "machine")
 	}
-	if err := s.Close(); err != nil {
-		t.Fatal(err)
-	}
-	inFile(t, path, func(tx *bbolt.Tx) error {
-		if tx.Bucket([]byte("about")).Get([]byte("session")) != nil {
-			return errors.New("after Close it is noted that not all is synced")
-		}
-		return nil
-	})
+	must(t, s.Close())
+	inFile(t, path, synced)
 }
 
 func TestWhatIsNotTheFilesFaultLeavesItAlone(t *testing.T) {
@@ -217,9 +201,7 @@ func TestWhatIsNotTheFilesFaultLeavesItAlone(t *testing.T) {
 	if os.Geteuid() == 0 {
 		t.Skip("to this user all directories can be written")
 	}
-	if err := os.Chmod(dir, 0o500); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Chmod(dir, 0o500))
 	if _, err := tryOpen(t, filepath.Join(dir, "a"), &corev1.ConfigMap{}, disk.Options{}); !errors.Is(err, os.ErrPermission) {
 		t.Errorf("in a directory that cannot be written: %v", err)
 	}
@@ -236,9 +218,7 @@ func TestAFileIsOpenOnce(t *testing.T) {
 	if err := add(first, newSized("a", 1, 1)); err != nil {
 		t.Errorf("the first does not go on: %v", err)
 	}
-	if err := first.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, first.Close())
 	if s := open(t, path, sample.ConfigMap("", ""), disk.Options{}); len(stored(t, s)) != 1 {
 		t.Error("what the first has stored is not there")
 	}

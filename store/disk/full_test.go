@@ -5,7 +5,6 @@ package disk_test
 import (
 	"context"
 	"errors"
-	"fmt"
 	"os"
 	"os/exec"
 	"slices"
@@ -105,22 +104,13 @@ func TestAnInformerSurvivesAFullDisk(t *testing.T) {
 	src := informertest.NewSource[*corev1.ConfigMap]()
 	failures := make(chan error, 1000)
 	inf, err := informer.NewFrom(src, informer.Options[*corev1.ConfigMap]{Durable: s, ErrorHandler: func(_ context.Context, err error) { failures <- err }})
-	if err != nil {
-		t.Fatal(err)
-	}
-	told := make(chan string, 1000)
-	watcher := informer.WatcherFunc[*corev1.ConfigMap](func(_ context.Context, e informer.Event[*corev1.ConfigMap]) error {
-		told <- fmt.Sprint(e.Type, " ", e.Key().Name)
-		return nil
-	})
-	if _, err := inf.AddWatcher(watcher, informer.WatcherOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
+	var seen informertest.Recorder[*corev1.ConfigMap]
+	_, err = inf.AddWatcher(&seen, informer.WatcherOptions{})
+	must(t, err)
 	stop := informertest.Run(t, inf)
 	info, err := os.Stat(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	unlimit := limitFiles(t, info.Size())
 	large := sample.ConfigMap("default", "large").(*corev1.ConfigMap)
 	large.Data["more"] = strings.Repeat("x", 1<<20)
@@ -134,11 +124,7 @@ func TestAnInformerSurvivesAFullDisk(t *testing.T) {
 		t.Errorf("Health says %v", health.StoreError)
 	}
 	unlimit()
-	for _, want := range []string{"added large", "added small"} {
-		if got := <-told; got != want {
-			t.Errorf("told: %s, want %s", got, want)
-		}
-	}
+	seen.Expect(t, "added default/large", "added default/small")
 	stop()
 	if all := stored(t, s); len(all) != 2 {
 		t.Errorf("stored: %v", all)
@@ -157,9 +143,7 @@ func alone(t *testing.T) bool {
 		return true
 	}
 	program, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	cmd := exec.Command(program, "-test.run=^"+t.Name()+"$", "-thorough="+strconv.FormatBool(*thorough))
 	cmd.Env = append(os.Environ(), aloneVariable+"=1")
 	out, err := cmd.CombinedOutput()
@@ -174,19 +158,11 @@ func alone(t *testing.T) bool {
 func limitFiles(t *testing.T, size int64) (unlimit func()) {
 	t.Helper()
 	var before syscall.Rlimit
-	if err := syscall.Getrlimit(syscall.RLIMIT_FSIZE, &before); err != nil {
-		t.Fatal(err)
-	}
+	must(t, syscall.Getrlimit(syscall.RLIMIT_FSIZE, &before))
 	limit := before
 	limit.Cur = uint64(size)
-	if err := syscall.Setrlimit(syscall.RLIMIT_FSIZE, &limit); err != nil {
-		t.Fatal(err)
-	}
-	unlimit = func() {
-		if err := syscall.Setrlimit(syscall.RLIMIT_FSIZE, &before); err != nil {
-			t.Error(err)
-		}
-	}
+	must(t, syscall.Setrlimit(syscall.RLIMIT_FSIZE, &limit))
+	unlimit = func() { noError(t, syscall.Setrlimit(syscall.RLIMIT_FSIZE, &before)) }
 	t.Cleanup(unlimit)
 	return unlimit
 }

@@ -4,8 +4,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"hash/fnv"
-	"os"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -18,31 +16,6 @@ import (
 	"github.com/customcacheinformer/informer/internal/sample"
 	"github.com/customcacheinformer/informer/store/disk"
 )
-
-// smallFile returns the file of a store with tombstones, an index and a few objects, one of
-// which takes several pages.
-func smallFile(f *testing.F) []byte {
-	f.Helper()
-	path := filepath.Join(f.TempDir(), "objects.db")
-	s, err := disk.Open(path, sample.ConfigMap("", ""), identified(disk.Options{Indexers: versionIndexer, Durability: disk.SurviveProcess}))
-	if err != nil {
-		f.Fatal(err)
-	}
-	h := newHistory()
-	for range 3 {
-		if err := s.Apply(f.Context(), h.next(), h.bookmark()); err != nil {
-			f.Fatal(err)
-		}
-	}
-	if err := s.Close(); err != nil {
-		f.Fatal(err)
-	}
-	file, err := os.ReadFile(path)
-	if err != nil {
-		f.Fatal(err)
-	}
-	return file
-}
 
 // patched returns the file with some bytes changed. A patch is a sequence of changes, each
 // with a position of three bytes, a length, and that many bytes. With reseal, the checksums of
@@ -69,7 +42,7 @@ func patched(file, patch []byte, reseal bool) []byte {
 // set it aside, and the store must work. If first pages are forged with valid checksums, that
 // is noticed only when bbolt fails because of them.
 func FuzzOpen(f *testing.F) {
-	file := smallFile(f)
+	file := whole(f, 3)                    // with tombstones, an index and a few objects, one of which takes several pages
 	meta := func(page, field int) []byte { // returns a position in one of the first two pages
 		at := page*disk.PageSize + 16 + field
 		return []byte{byte(at >> 16), byte(at >> 8), byte(at)}
@@ -101,14 +74,8 @@ func FuzzOpen(f *testing.F) {
 			}
 		}}
 		s, err := disk.Open(path, sample.ConfigMap("", ""), identified(opts))
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer func() {
-			if err := s.Close(); err != nil {
-				t.Error(err)
-			}
-		}()
+		must(t, err)
+		defer func() { noError(t, s.Close()) }()
 		if all := contents(t, s); aside != nil && len(all) > 1 {
 			t.Errorf("in the place of what was set aside is %v", all)
 		}
@@ -140,9 +107,7 @@ func TestADeepObjectIsKeptOrRefused(t *testing.T) {
 		}
 		obj := sample.Widget("default", "deep").(*unstructured.Unstructured)
 		obj.Object["spec"] = in
-		if err := add(s, sample.Widget("default", "another")); err != nil {
-			t.Fatal(err)
-		}
+		must(t, add(s, sample.Widget("default", "another")))
 		if err := add(s, obj); (err != nil) != c.refused || c.refused && !errors.Is(err, informer.ErrPermanent) {
 			t.Errorf("depth %d: %.300v, want it refused: %v", c.depth, err, c.refused)
 		}
@@ -180,9 +145,7 @@ func TestOddKeysAreAllKept(t *testing.T) {
 		t.Errorf("there are %d, want %d", all, n)
 	}
 	for _, e := range stored(t, s) {
-		if err := s.Apply(t.Context(), []informer.Change{deleting(e.Object)}, "end"); err != nil {
-			t.Error(err)
-		}
+		noError(t, s.Apply(t.Context(), []informer.Change{deleting(e.Object)}, "end"))
 	}
 	if all := contents(t, s); len(all) != 1+n {
 		t.Errorf("there is %.1000q, want %d tombstones", all, n)

@@ -3,6 +3,7 @@ package disk_test
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"os"
@@ -20,14 +21,6 @@ import (
 	"github.com/customcacheinformer/informer/store/disk"
 )
 
-func adding(obj informer.AnyObject) informer.Change {
-	return informer.Change{Entry: informer.Entry{Key: keyOf(obj), Object: obj}}
-}
-
-func deleting(obj informer.AnyObject) informer.Change {
-	return informer.Change{Entry: informer.Entry{Key: keyOf(obj), Object: obj}, Delete: true}
-}
-
 func keyOf(obj informer.AnyObject) string { return cache.MetaObjectToName(obj).String() }
 
 // add stores objects, and removes the bookmark.
@@ -43,9 +36,7 @@ func add(s *disk.Store, objs ...informer.AnyObject) error {
 func stored(t *testing.T, s *disk.Store) []informer.Entry {
 	t.Helper()
 	all, err := s.Scan(t.Context(), "", 100_000)
-	if err != nil {
-		t.Error(err)
-	}
+	noError(t, err)
 	return all
 }
 
@@ -68,14 +59,10 @@ var versionIndexer = cache.Indexers{"version": func(obj any) ([]string, error) {
 func contents(t *testing.T, s *disk.Store) (all []string) {
 	t.Helper()
 	bookmark, err := s.Resume(context.Background())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	all = append(all, "bookmark "+bookmark)
 	tombstones, err := s.Tombstones(context.Background())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for _, e := range tombstones {
 		all = append(all, "tombstone "+describe(e.Object))
 	}
@@ -97,9 +84,7 @@ func contents(t *testing.T, s *disk.Store) (all []string) {
 			break
 		}
 		found, err := s.ByIndex(context.Background(), "version", value)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		for _, e := range found {
 			all = append(all, "under "+value+" "+describe(e.Object))
 		}
@@ -115,32 +100,17 @@ func newSized(name string, version, size int) informer.AnyObject {
 	return obj
 }
 
-// overwrite replaces a text everywhere in a file.
+// overwrite replaces a text everywhere in a file that is open, by another one of its length.
 func overwrite(t *testing.T, path, was, is string) {
 	t.Helper()
-	f, err := os.OpenFile(path, os.O_RDWR, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() {
-		if err := f.Close(); err != nil {
-			t.Error(err)
-		}
-	}()
-	file, done := readFile(t, path), 0
-	for i := 0; ; done++ {
-		at := bytes.Index(file[i:], []byte(was))
-		if at < 0 {
-			break
-		}
-		i += at + len(was)
-		if _, err := f.WriteAt([]byte(is), int64(i-len(was))); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if done == 0 {
+	file := readFile(t, path)
+	if !bytes.Contains(file, []byte(was)) {
 		t.Fatalf("%q is not in the file", was)
 	}
+	f, err := os.OpenFile(path, os.O_WRONLY, 0)
+	must(t, err)
+	_, err = f.WriteAt(bytes.ReplaceAll(file, []byte(was), []byte(is)), 0)
+	must(t, errors.Join(err, f.Close()))
 }
 
 func cut(text string) string { return text[:min(len(text), 2000)] }

@@ -77,9 +77,7 @@ func TestTheIndexesAreThoseOfClientGo(t *testing.T) {
 			other := indexed(random, version)
 			err = errors.Join(s.Apply(t.Context(), []informer.Change{adding(other), adding(obj)}, ""), reference.Update(other), reference.Update(obj))
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if version%5 == 0 {
 			wantSameIndexes(t, reference, s)
 		}
@@ -89,13 +87,14 @@ func TestTheIndexesAreThoseOfClientGo(t *testing.T) {
 	}
 }
 
-// objects returns the objects of a store as client-go's indexer takes them.
-func objects(t *testing.T, s *disk.Store) (objs []any) {
+// indexerOf returns client-go's indexer with the objects of a store.
+func indexerOf(t *testing.T, s *disk.Store, indexers cache.Indexers) cache.Indexer {
 	t.Helper()
+	indexer := cache.NewIndexer(cache.MetaNamespaceKeyFunc, indexers)
 	for _, e := range stored(t, s) {
-		objs = append(objs, e.Object)
+		must(t, indexer.Add(e.Object))
 	}
-	return objs
+	return indexer
 }
 
 // wantSameIndexes fails the test unless a store finds the same objects as an indexer, under any value.
@@ -105,9 +104,7 @@ func wantSameIndexes(t *testing.T, want cache.Indexer, got *disk.Store) {
 		for i, value := range oddValues {
 			wanted, wrong := want.ByIndex(name, value)
 			found, err := got.ByIndex(t.Context(), name, value)
-			if err := errors.Join(wrong, err); err != nil {
-				t.Error(err)
-			}
+			noError(t, errors.Join(wrong, err))
 			var all [2][]string
 			for _, obj := range wanted {
 				all[0] = append(all[0], keyOf(obj.(informer.AnyObject))+" "+describe(obj))
@@ -133,17 +130,13 @@ func TestAnIndexIsBuiltWhileOthersWrite(t *testing.T) {
 		obj.Name = fmt.Sprintf("p-%04d", i)
 		first = append(first, adding(obj))
 	}
-	if err := s.Apply(t.Context(), first, "1"); err != nil {
-		t.Fatal(err)
-	}
+	must(t, s.Apply(t.Context(), first, "1"))
 	for round := range often(3, 3) {
 		var all sync.WaitGroup
 		added := make(chan struct{})
 		all.Go(func() {
 			defer close(added)
-			if err := s.AddIndexers(cache.Indexers{fmt.Sprint(round): byValues("one")}); err != nil {
-				t.Error(err)
-			}
+			noError(t, s.AddIndexers(cache.Indexers{fmt.Sprint(round): byValues("one")}))
 		})
 		all.Go(func() {
 			writes := rand.New(rand.NewPCG(3, uint64(round)))
@@ -166,11 +159,7 @@ func TestAnIndexIsBuiltWhileOthersWrite(t *testing.T) {
 			}
 		})
 		all.Wait()
-		reference := cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{fmt.Sprint(round): byValues("one")})
-		if err := reference.Replace(objects(t, s), ""); err != nil {
-			t.Fatal(err)
-		}
-		wantSameIndexes(t, reference, s)
+		wantSameIndexes(t, indexerOf(t, s, cache.Indexers{fmt.Sprint(round): byValues("one")}), s)
 	}
 }
 
@@ -189,15 +178,11 @@ func TestAnIndexOfTheFileIsTakenOver(t *testing.T) {
 	for i := range 700 {
 		obj := indexed(random, i)
 		obj.Name = fmt.Sprint("p-", i)
-		if err := errors.Join(s.Apply(t.Context(), []informer.Change{adding(obj)}, "1"), reference.Add(obj)); err != nil {
-			t.Fatal(err)
-		}
+		must(t, errors.Join(s.Apply(t.Context(), []informer.Change{adding(obj)}, "1"), reference.Add(obj)))
 	}
 	reopen := func(write bool) {
 		t.Helper()
-		if err := s.Close(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, s.Close())
 		s = open(t, path, &corev1.ConfigMap{}, disk.Options{Durability: disk.SurviveProcess})
 		if len(s.GetIndexers()) != 0 {
 			t.Errorf("there are indexes that nobody has asked for: %v", s.GetIndexers())
@@ -205,19 +190,13 @@ func TestAnIndexOfTheFileIsTakenOver(t *testing.T) {
 		if write {
 			obj := indexed(random, 1)
 			obj.Namespace, obj.Name = "", "zz" // after the objects for which an index is compared
-			if err := s.Apply(t.Context(), []informer.Change{adding(obj)}, "2"); err != nil {
-				t.Fatal(err)
-			}
-			if err := reference.Replace(objects(t, s), ""); err != nil {
-				t.Fatal(err)
-			}
+			must(t, s.Apply(t.Context(), []informer.Change{adding(obj)}, "2"))
+			reference = indexerOf(t, s, reference.GetIndexers())
 		}
 	}
 	add := func(name string, f cache.IndexFunc) (calls int) {
 		t.Helper()
-		if err := s.AddIndexers(cache.Indexers{name: counted(f, &calls)}); err != nil {
-			t.Fatal(err)
-		}
+		must(t, s.AddIndexers(cache.Indexers{name: counted(f, &calls)}))
 		return calls
 	}
 	const all = 600 // more objects than those for which an index is compared
@@ -245,19 +224,13 @@ func TestAnIndexOfTheFileIsTakenOver(t *testing.T) {
 	if n := add("one", byValues("two")); n < all {
 		t.Errorf("an index of another function was taken over: its function was called %d times", n)
 	}
-	changed := cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{"one": byValues("two")})
-	if err := changed.Replace(objects(t, s), ""); err != nil {
-		t.Fatal(err)
-	}
-	wantSameIndexes(t, changed, s)
+	wantSameIndexes(t, indexerOf(t, s, cache.Indexers{"one": byValues("two")}), s)
 }
 
 func TestAnIndexThatCannotBeBuiltIsNotAdded(t *testing.T) {
 	path := newPath(t)
 	s := open(t, path, &corev1.ConfigMap{}, disk.Options{})
-	if err := add(s, newSized("a", 1, 1)); err != nil {
-		t.Fatal(err)
-	}
+	must(t, add(s, newSized("a", 1, 1)))
 	wrong := errors.New("wrong")
 	good := func(any) ([]string, error) { return []string{"x"}, nil }
 	bad := func(any) ([]string, error) { return nil, wrong }
@@ -270,9 +243,7 @@ func TestAnIndexThatCannotBeBuiltIsNotAdded(t *testing.T) {
 			t.Errorf("there are %d indexes", n)
 		}
 	}
-	if err := s.AddIndexers(cache.Indexers{"good": good}); err != nil {
-		t.Fatal(err)
-	}
+	must(t, s.AddIndexers(cache.Indexers{"good": good}))
 	if found, err := s.ByIndex(t.Context(), "good", "x"); err != nil || len(found) != 1 {
 		t.Errorf("found: %v, %v", found, err)
 	}

@@ -13,7 +13,6 @@ import (
 	"os"
 	"os/exec"
 	"slices"
-	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -36,22 +35,15 @@ func init() {
 func helper(t *testing.T, name string, args ...string) (*exec.Cmd, *bufio.Scanner) {
 	t.Helper()
 	program, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	cmd := exec.Command(program, args...)
 	cmd.Env = append(os.Environ(), helperVariable+"="+name)
 	cmd.Stderr = os.Stderr
 	out, err := cmd.StdoutPipe()
-	if err == nil {
-		_, err = cmd.StdinPipe() // stays open as long as the test
-	}
-	if err == nil {
-		err = cmd.Start()
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
+	_, err = cmd.StdinPipe() // stays open as long as the test
+	must(t, err)
+	must(t, cmd.Start())
 	return cmd, bufio.NewScanner(out)
 }
 
@@ -73,21 +65,18 @@ func at(step int) *history {
 	return h
 }
 
-// writeUntilKilled is a process that continues the history of a file. Its arguments are the
-// path, the durability, the current step, the least number of further steps, and the time from
-// the beginning of the last of them until it kills itself. It prints when it begins a step,
-// and when the step is done.
+// writeUntilKilled is a process that continues the history of a file. Its arguments are the path
+// and four numbers: the durability, the current step, the least number of further steps, and the
+// time from the beginning of the last of them until it kills itself. It prints when it begins a
+// step, and when the step is done.
 func writeUntilKilled(args []string) {
-	var n []int
-	for _, arg := range args[1:] {
-		i, err := strconv.Atoi(arg)
-		if err != nil {
-			log.Fatal(err)
-		}
-		n = append(n, i)
+	var durability, step, more int
+	var after time.Duration
+	if _, err := fmt.Sscan(args[1], &durability, &step, &more, &after); err != nil {
+		log.Fatal(err)
 	}
-	h, last, after := at(n[1]), n[1]+n[2], time.Duration(n[3])
-	s, err := disk.Open(args[0], sample.ConfigMap("", ""), identified(disk.Options{Durability: disk.Durability(n[0]), Indexers: versionIndexer}))
+	h, last := at(step), step+more
+	s, err := disk.Open(args[0], sample.ConfigMap("", ""), identified(disk.Options{Durability: disk.Durability(durability), Indexers: versionIndexer}))
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -119,11 +108,7 @@ func TestAKilledProcessLeavesTheStateBeforeOrAfter(t *testing.T) {
 			random := rand.New(rand.NewPCG(uint64(durability), 8))
 			path, step, round, inside, after := newPath(t), 0, 0, 0, 0
 			for ; round < rounds || inside == 0 && round < 20*rounds; round++ {
-				args, last := []string{path}, 1+random.IntN(12)
-				for _, n := range []int{int(durability), step, last, random.IntN(int(6 * time.Millisecond))} {
-					args = append(args, strconv.Itoa(n))
-				}
-				cmd, out := helper(t, "write", args...)
+				cmd, out := helper(t, "write", path, fmt.Sprint(int(durability), step, 1+random.IntN(12), random.IntN(int(6*time.Millisecond))))
 				amid := false
 				for out.Scan() {
 					var what string
@@ -138,9 +123,7 @@ func TestAKilledProcessLeavesTheStateBeforeOrAfter(t *testing.T) {
 				wait(t, cmd)
 				s := open(t, path, sample.ConfigMap("", ""), disk.Options{Durability: durability, Indexers: versionIndexer})
 				now := contents(t, s)
-				if err := s.Close(); err != nil {
-					t.Fatal(err)
-				}
+				must(t, s.Close())
 				if amid {
 					inside++
 				}
@@ -182,9 +165,7 @@ func TestAFileThatAnotherProcessHasIsNotOpened(t *testing.T) {
 	if _, err := tryOpen(t, path, sample.ConfigMap("", ""), disk.Options{}); !errors.Is(err, disk.ErrInUse) || !strings.Contains(err.Error(), path) {
 		t.Errorf("Open: %v, want that it is in use", err)
 	}
-	if err := cmd.Process.Kill(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, cmd.Process.Kill())
 	wait(t, cmd)
 	if s := open(t, path, sample.ConfigMap("", ""), disk.Options{}); len(stored(t, s)) != 1 {
 		t.Error("what the other process has stored is not there")
@@ -210,15 +191,11 @@ func TestAFileIsOpenedAgainWhileProcessesAreStarted(t *testing.T) {
 	for {
 		select {
 		case err := <-opened:
-			if err != nil {
-				t.Error(err)
-			}
+			noError(t, err)
 			return
 		default:
 			cmd, _ := helper(t, "end")
-			if err := cmd.Wait(); err != nil {
-				t.Fatal(err)
-			}
+			must(t, cmd.Wait())
 		}
 	}
 }

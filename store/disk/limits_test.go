@@ -119,13 +119,9 @@ func TestAFileOfSeveralGigabytesIsSetAsideOn32BitAndUsedOn64(t *testing.T) {
 func TestAFileLargerThanTheLimitIsSetAside(t *testing.T) {
 	path := newPath(t)
 	s := open(t, path, sample.ConfigMap("", ""), disk.Options{})
-	if err := errors.Join(add(s, newSized("a", 1, 1<<20)), s.Close()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, errors.Join(add(s, newSized("a", 1, 1<<20)), s.Close()))
 	info, err := os.Stat(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer disk.SetMaxFile(int(info.Size()))()
 	if err := open(t, path, &corev1.ConfigMap{}, disk.Options{}).Close(); err != nil {
 		t.Errorf("a file as large as the limit: %v", err)

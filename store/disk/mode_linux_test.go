@@ -28,22 +28,14 @@ func filledFileOf(t *testing.T, dir, file, lock os.FileMode) (path string) {
 	}
 	path = filledFile(t, disk.Options{})
 	for name, mode := range map[string]os.FileMode{filepath.Dir(filepath.Dir(path)): 0o777, filepath.Dir(path): dir, path: file, path + ".lock": lock} {
-		if err := os.Chown(name, owner, owner); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.Chmod(name, mode); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.Chown(name, owner, owner))
+		must(t, os.Chmod(name, mode))
 	}
 	// On Linux each thread has a user of its own for the files.
 	runtime.LockOSThread()
-	if err := syscall.Setfsuid(user); err != nil {
-		t.Fatal(err)
-	}
+	must(t, syscall.Setfsuid(user))
 	t.Cleanup(func() {
-		if err := syscall.Setfsuid(0); err != nil {
-			t.Fatal(err)
-		}
+		must(t, syscall.Setfsuid(0))
 		runtime.UnlockOSThread()
 	})
 	return path

@@ -27,9 +27,7 @@ func wantPrivate(t *testing.T, path string) {
 func TestAFileThatOthersCanReadGetsTheDocumentedMode(t *testing.T) {
 	for _, mode := range []fs.FileMode{0o666, 0o604, 0o640, 0o620, 0o777, 0o600} {
 		path := filledFile(t, disk.Options{})
-		if err := os.Chmod(path, mode); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.Chmod(path, mode))
 		if s := open(t, path, &corev1.ConfigMap{}, disk.Options{}); len(stored(t, s)) != 1 {
 			t.Errorf("a file with the mode %v is not used", mode)
 		}
@@ -37,18 +35,14 @@ func TestAFileThatOthersCanReadGetsTheDocumentedMode(t *testing.T) {
 	}
 	path := newPath(t)
 	writeFile(t, path, nil)
-	if err := os.Chmod(path, 0o666); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Chmod(path, 0o666))
 	open(t, path, &corev1.ConfigMap{}, disk.Options{})
 	wantPrivate(t, path)
 }
 
 func TestAFileThatOthersCanReadIsSetAsideWithTheDocumentedMode(t *testing.T) {
 	path := filledFile(t, disk.Options{})
-	if err := os.Chmod(path, 0o666); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Chmod(path, 0o666))
 	wantAside(t, path, &corev1.ConfigMap{}, disk.Options{Identity: thisIdentity}, "Identity")
 	all, err := filepath.Glob(path + "*")
 	if err != nil || len(all) != 3 { // with the lock
@@ -64,9 +58,7 @@ func TestASymbolicLinkIsRefusedAndLeftAlone(t *testing.T) {
 	before := readFile(t, target)
 	for name, to := range map[string]string{"link": target, "dangling": filepath.Join(dir, "none"), "damaged": filepath.Join(dir, "text")} {
 		link := filepath.Join(dir, name)
-		if err := os.Symlink(to, link); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.Symlink(to, link))
 		writeFile(t, filepath.Join(dir, "text"), []byte("text"))
 		_, err := tryOpen(t, link, &corev1.ConfigMap{}, disk.Options{})
 		if err == nil || !strings.Contains(err.Error(), link+": it is a symbolic link") || errors.Is(err, disk.ErrDamaged) {
@@ -85,9 +77,7 @@ func TestASymbolicLinkIsRefusedAndLeftAlone(t *testing.T) {
 
 	// A link among the directories does no harm: the files next to the file are where it is.
 	linked := filepath.Join(dir, "linked")
-	if err := os.Symlink(filepath.Dir(target), linked); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Symlink(filepath.Dir(target), linked))
 	if s := open(t, filepath.Join(linked, filepath.Base(target)), &corev1.ConfigMap{}, disk.Options{}); len(stored(t, s)) != 1 {
 		t.Error("a file in a directory that a link leads to is not used")
 	}

@@ -2,7 +2,6 @@ package disk_test
 
 import (
 	"errors"
-	"os"
 	"path/filepath"
 	"testing"
 
@@ -11,17 +10,24 @@ import (
 
 	"github.com/customcacheinformer/informer"
 	"github.com/customcacheinformer/informer/internal/sample"
+	"github.com/customcacheinformer/informer/internal/testkit"
 	"github.com/customcacheinformer/informer/store/disk"
 	"github.com/customcacheinformer/informer/store/storetest"
 )
 
+// Short names for the helpers that the test packages share.
+var (
+	adding   = testkit.Storing
+	deleting = testkit.Burying
+	must     = testkit.Must
+	noError  = testkit.NoError
+)
+
 // open opens a store. The end of the test closes it.
-func open(t *testing.T, path string, example runtime.Object, opts disk.Options) *disk.Store {
+func open(t testing.TB, path string, example runtime.Object, opts disk.Options) *disk.Store {
 	t.Helper()
 	s, err := tryOpen(t, path, example, opts)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return s
 }
 
@@ -34,36 +40,26 @@ func identified(opts disk.Options) disk.Options {
 }
 
 // tryOpen fails the test if an error is reported and opts has no handler. It gives opts a cluster.
-func tryOpen(t *testing.T, path string, example runtime.Object, opts disk.Options) (*disk.Store, error) {
+func tryOpen(t testing.TB, path string, example runtime.Object, opts disk.Options) (*disk.Store, error) {
 	t.Helper()
 	if opts.ErrorHandler == nil {
 		opts.ErrorHandler = func(err error) { t.Errorf("reported: %v", err) }
 	}
 	s, err := disk.Open(path, example, identified(opts))
 	if err == nil {
-		t.Cleanup(func() {
-			if err := s.Close(); err != nil {
-				t.Error(err)
-			}
-		})
+		t.Cleanup(func() { noError(t, s.Close()) })
 	}
 	return s, err
 }
 
-func newPath(t *testing.T) string { return filepath.Join(t.TempDir(), "objects.db") }
+func newPath(t testing.TB) string { return filepath.Join(t.TempDir(), "objects.db") }
 
 // crashed returns the path of a copy of the file as it is now, as if the process had been
 // killed.
 func crashed(t *testing.T, path string) string {
 	t.Helper()
 	to := newPath(t)
-	b, err := os.ReadFile(path)
-	if err == nil {
-		err = os.WriteFile(to, b, 0o600)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	writeFile(t, to, readFile(t, path))
 	return to
 }
 
@@ -83,9 +79,7 @@ func TestAStoreIsWhatAnInformerAsksFor(t *testing.T) {
 			storetest.RunDurable(t, func(t *testing.T) informer.Durable { return at(t, newPath(t)) }, storetest.DurableOptions{
 				Object: object,
 				Reopen: func(t *testing.T, s informer.Durable) informer.Durable {
-					if err := s.(*disk.Store).Close(); err != nil {
-						t.Fatal(err)
-					}
+					must(t, s.(*disk.Store).Close())
 					return at(t, paths[s])
 				},
 				Crash: func(t *testing.T, s informer.Durable) informer.Durable { return at(t, crashed(t, paths[s])) },
@@ -99,9 +93,7 @@ func TestAClosedStoreSaysSo(t *testing.T) {
 		Indexers: cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc},
 	})
 	for range 2 {
-		if err := s.Close(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, s.Close())
 	}
 	_, resume := s.Resume(t.Context())
 	_, scan := s.Scan(t.Context(), "", 1)

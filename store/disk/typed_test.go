@@ -2,7 +2,6 @@ package disk_test
 
 import (
 	"errors"
-	"path/filepath"
 	"strings"
 	"testing"
 
@@ -43,19 +42,13 @@ func TestAFileOfATypeThatHasChangedIsSetAside(t *testing.T) {
 	}()
 	path := newPath(t)
 	s := open(t, path, before, disk.Options{})
-	if err := errors.Join(add(s, before.(informer.AnyObject)), s.Close()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, errors.Join(add(s, before.(informer.AnyObject)), s.Close()))
 	wantAside(t, path, after, disk.Options{}, "fields of the objects")
 }
 
 func TestAnInformerDoesNotTakeAStoreOfAnotherType(t *testing.T) {
-	store, err := disk.Open(filepath.Join(t.TempDir(), "pods.db"), &corev1.Pod{}, identified(disk.Options{}))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = store.Close() }()
-	_, err = informer.NewFrom(informertest.NewSource[*corev1.Pod](), informer.Options[*corev1.Pod]{Durable: store})
+	store := open(t, newPath(t), &corev1.Pod{}, disk.Options{})
+	_, err := informer.NewFrom(informertest.NewSource[*corev1.Pod](), informer.Options[*corev1.Pod]{Durable: store})
 	if err != nil {
 		t.Errorf("of Pods: %v", err)
 	}

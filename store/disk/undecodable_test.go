@@ -61,9 +61,7 @@ func notedFile(t *testing.T, n int, is func(number int) (note Note, deleted bool
 			changes = append(changes, deleting(newNoted(number, note)))
 		}
 	}
-	if err := errors.Join(s.Apply(t.Context(), changes, "1"), s.Close()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, errors.Join(s.Apply(t.Context(), changes, "1"), s.Close()))
 	decodeOld = newProgram
 	return path
 }
@@ -149,14 +147,7 @@ func TestOpenSetsAFileAsideOfWhichNoIndexCanBeBuilt(t *testing.T) {
 func TestAnObjectWhoseDecodingPanicsLeavesTheFileFree(t *testing.T) {
 	path := notedFile(t, 1, func(int) (Note, bool) { return "old", false })
 	decodeOld = wrongProgram
-	func() {
-		defer func() {
-			if recover() != "oh no" {
-				t.Error("Open has not panicked")
-			}
-		}()
-		_, _ = disk.Open(path, &Noted{}, identified(disk.Options{}))
-	}()
+	wantPanic(t, path, &Noted{}, disk.Options{})
 	decodeOld = oldProgram
 	if s := open(t, path, &Noted{}, disk.Options{}); len(stored(t, s)) != 1 {
 		t.Error("the object is gone")
