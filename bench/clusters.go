@@ -4,11 +4,9 @@ import (
 	"context"
 	"encoding/pem"
 	"fmt"
-	"net/http/httptest"
 	"os"
 	"runtime"
 	"slices"
-	"sync"
 	"time"
 
 	"k8s.io/client-go/kubernetes"
@@ -38,10 +36,7 @@ type fleetCost struct {
 }
 
 func clustersSection(sz sizes) section {
-	small := binaryMaker("v1", "Pod", func() func(i, turn int) message { return func(i, turn int) message { return newPod(i, i, turn) } })
-	canned := &cannedServer{cached: map[string]func() []byte{
-		"small pods list": sync.OnceValue(func() []byte { return packed(small.list(0, sz.remotePods, "")) }),
-	}}
+	canned := newCannedServer(sz)
 	s := section{
 		name:  "clusters",
 		title: "Many clusters",
@@ -51,19 +46,17 @@ func clustersSection(sz sizes) section {
 			"Memory is what is live after the sync, so over TLS it has the clients and connections, too. CPU at rest is that of the process in %v in which nothing happens, %v after the sync and a collection.",
 			lab.Thousands(sz.clusterPods), sz.remotePods, sz.rest, sz.rest/5),
 	}
-	in := fmt.Sprintf("%s clusters in memory: ", lab.Thousands(sz.clusters))
 	s.cases = append(s.cases, measurement{
-		rows: []row{
-			{name: in + "goroutines a cluster", floor: floor{below: 3.1}},
-			{name: in + "stacks a cluster", unit: "B"},
-			{name: in + "heap per object", unit: "B"},
-			{name: in + "heap per object, without the object", unit: "B"},
-			{name: in + "heap per object ÷ that of one informer with all", unit: "times", floor: floor{below: 1.1}},
-			{name: in + "time until all have synced", unit: "ms"},
-			{name: in + "time until all have synced ÷ that of one informer with all", unit: "times"},
-			{name: in + "CPU until then", unit: "ms"},
-			{name: in + "CPU at rest", unit: "µs/s", plain: true},
-		},
+		rows: named(fmt.Sprintf("%s clusters in memory: ", lab.Thousands(sz.clusters)),
+			row{name: "goroutines a cluster", floor: floor{below: 3.1}},
+			row{name: "stacks a cluster", unit: "B"},
+			row{name: "heap per object", unit: "B"},
+			row{name: "heap per object, without the object", unit: "B"},
+			row{name: "heap per object ÷ that of one informer with all", unit: "times", floor: floor{below: 1.1}},
+			row{name: "time until all have synced", unit: "ms"},
+			row{name: "time until all have synced ÷ that of one informer with all", unit: "times"},
+			row{name: "CPU until then", unit: "ms"},
+			row{name: "CPU at rest", unit: "µs/s", plain: true}),
 		measure: func(ctx context.Context, side side) ([]float64, error) {
 			f := fleet{Queue: side.queue, Clusters: sz.clusters, Objects: sz.clusterPods, Rest: sz.rest}
 			n := float64(f.Clusters * f.Objects)
@@ -80,24 +73,20 @@ func clustersSection(sz sizes) section {
 				milliseconds(many.Wall), float64(many.Wall) / float64(one.Wall), milliseconds(many.CPU), microseconds(many.Rest) / sz.rest.Seconds()}, nil
 		},
 	})
-	over := fmt.Sprintf("%d clusters over TLS: ", sz.remotes)
 	s.cases = append(s.cases, measurement{
-		rows: []row{
-			{name: over + "goroutines a cluster", floor: atMost(0.6)},
-			{name: over + "stacks a cluster", unit: "B", floor: atMost(0.6)},
-			{name: over + "heap a cluster", unit: "B"},
-			{name: over + "heap a cluster, without the objects", unit: "B", floor: atMost(0.6)},
-			{name: over + "open files a cluster", plain: true},
-			{name: over + "time until all have synced", unit: "ms"},
-			{name: over + "CPU until then", unit: "ms"},
-			{name: over + "CPU at rest", unit: "µs/s", plain: true},
-		},
+		rows: named(fmt.Sprintf("%d clusters over TLS: ", sz.remotes),
+			row{name: "goroutines a cluster", floor: atMost(0.6)},
+			row{name: "stacks a cluster", unit: "B", floor: atMost(0.6)},
+			row{name: "heap a cluster", unit: "B"},
+			row{name: "heap a cluster, without the objects", unit: "B", floor: atMost(0.6)},
+			row{name: "open files a cluster", plain: true},
+			row{name: "time until all have synced", unit: "ms"},
+			row{name: "CPU until then", unit: "ms"},
+			row{name: "CPU at rest", unit: "µs/s", plain: true}),
 		measure: func(ctx context.Context, side side) ([]float64, error) {
 			f := fleet{Queue: side.queue, Clusters: sz.remotes, Objects: sz.remotePods, Rest: sz.rest}
 			for range f.Clusters {
-				srv := httptest.NewUnstartedServer(canned)
-				srv.EnableHTTP2 = true
-				srv.StartTLS()
+				srv := canned.start()
 				defer srv.Close()
 				f.URLs = append(f.URLs, srv.URL+"/small")
 				f.CA = pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: srv.Certificate().Raw})
@@ -115,8 +104,6 @@ func clustersSection(sz sizes) section {
 }
 
 func (f fleet) measure() (cost fleetCost, err error) {
-	ctx, cancel := context.WithTimeout(context.Background(), measuring)
-	defer cancel()
 	heap, stacks := lab.Settled()
 	goroutines, files := runtime.NumGoroutine(), openFiles()
 	informers, objects, err := f.open()
@@ -134,7 +121,7 @@ func (f fleet) measure() (cost fleetCost, err error) {
 		running := start(inf.run)
 		defer running.stop(&err)
 	}
-	if err := handled.wait(ctx); err != nil {
+	if err := handled.wait(context.Background()); err != nil {
 		return cost, err
 	}
 	cost.Wall, cost.CPU = time.Since(begun), lab.CPU()-cpu
@@ -161,12 +148,11 @@ func (f fleet) open() (informers []subject[pod], objects float64, err error) {
 		}
 		return informers, objects, nil
 	}
-	opts := informer.Options[pod]{Queue: f.Queue}
 	if len(sources) == 1 { // the informer with all
-		inf, err := informer.NewFrom(sources[0], opts)
-		return []subject[pod]{custom[pod]{inf}}, objects, err
+		inf, err := open(side{queue: f.Queue}, sources[0], options{})
+		return []subject[pod]{inf}, objects, err
 	}
-	inf, err := informer.NewOverClusters(opts, informer.ClusterOptions{})
+	inf, err := informer.NewOverClusters(options{Queue: f.Queue}, informer.ClusterOptions{})
 	if err != nil {
 		return nil, 0, err
 	}

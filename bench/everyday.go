@@ -6,39 +6,28 @@ import (
 	"fmt"
 	"runtime"
 	"sync"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/customcacheinformer/informer"
 	"github.com/customcacheinformer/informer/internal/lab"
 )
 
-// launch is the argument of a process that starts informers or a sink over a canned server.
-type launch struct {
-	URL    string
-	Ours   bool
+// starting is the argument of a process that starts informers or a sink over a canned server.
+type starting struct {
+	reading
+
 	Limit  int  // of lists at a time; 0 for none
-	Plain  bool // without informer.Transport
-	Many   int  // informers
 	Stream bool // of the first state, which is not the default of a sink
 }
 
-// launchCost is what that takes until all have synced.
-type launchCost struct {
-	CPU, Wall time.Duration
-	Peak      float64 // of anonymous memory
-	Heap      float64 // live afterwards
-}
-
 func startSection(sz sizes) section {
-	canned := sync.OnceValue(func() *cannedServer { return newCannedServer(sz) })
+	canned := newCannedServer(sz)
 	s := section{
 		name:  "start",
 		title: "Many informers at once, and a sink",
@@ -48,23 +37,9 @@ func startSection(sz sizes) section {
 			lab.Thousands(sz.each), lab.Thousands(sz.framedPods)),
 		oneQueue: true,
 	}
-	add := func(name, role, way string, rows []row, st launch, values func(launchCost) []float64) {
-		for i := range rows {
-			rows[i].name = name + ": " + rows[i].name
-		}
-		s.cases = append(s.cases, measurement{rows, func(ctx context.Context, side side) ([]float64, error) {
-			st := st
-			st.Ours = side != clientGo
-			var cost launchCost
-			err := canned().serve(way, func(url string) error {
-				st.URL = url
-				return lab.Measure(ctx, role, st, &cost)
-			})
-			if err != nil {
-				return nil, err
-			}
-			return values(cost), nil
-		}})
+	add := func(name, role, way string, rows []row, st starting, values func(cost) []float64) {
+		s.cases = append(s.cases, canned.measurement(named(name+": ", rows...), way, role,
+			func(url string, ours bool) any { st.URL, st.Ours = url, ours; return st }, values))
 	}
 	for _, plain := range []bool{false, true} {
 		for _, limit := range []int{4, 0} {
@@ -75,16 +50,14 @@ func startSection(sz sizes) section {
 			if plain {
 				name += ", without Transport"
 			}
-			add(name, "starting", "many", []row{{name: "peak", unit: "MiB"}, {name: "time", unit: "ms"}}, launch{Limit: limit, Plain: plain, Many: manyInformers},
-				func(c launchCost) []float64 {
-					return []float64{c.Peak / lab.MiB, float64(c.Wall) / float64(time.Millisecond)}
-				})
+			add(name, "starting", "many", []row{{name: "peak", unit: "MiB"}, {name: "time", unit: "ms"}}, starting{reading: reading{Plain: plain}, Limit: limit},
+				func(c cost) []float64 { return []float64{c.Peak / lab.MiB, milliseconds(c.Wall)} })
 		}
 	}
 	for _, way := range []string{"list", "stream"} {
-		add("a sink of Pods, by a "+way, "sinking", way, []row{{name: "CPU", unit: "ms"}, {name: "peak", unit: "MiB", floor: atMost(0.5)}, {name: "live heap of a Pod", unit: "B"}}, launch{Stream: way == "stream"},
-			func(c launchCost) []float64 {
-				return []float64{float64(c.CPU) / float64(time.Millisecond), c.Peak / lab.MiB, c.Heap / float64(sz.framedPods)}
+		add("a sink of Pods, by a "+way, "sinking", way, []row{{name: "CPU", unit: "ms"}, {name: "peak", unit: "MiB", floor: atMost(0.5)}, {name: "live heap of a Pod", unit: "B"}}, starting{Stream: way == "stream"},
+			func(c cost) []float64 {
+				return []float64{milliseconds(c.CPU), c.Peak / lab.MiB, c.Heap / float64(sz.framedPods)}
 			})
 	}
 	return s
@@ -92,51 +65,33 @@ func startSection(sz sizes) section {
 
 const manyInformers = 40
 
-func (st launch) config() *rest.Config {
-	config := &rest.Config{Host: st.URL, QPS: -1, TLSClientConfig: rest.TLSClientConfig{Insecure: true}}
-	if st.Ours && !st.Plain {
-		config.Wrap(informer.Transport)
-	}
-	return config
-}
-
 // measureMany starts informers and waits until all have synced.
-func (st launch) measureMany() (launchCost, error) {
-	client := dynamic.NewForConfigOrDie(st.config())
-	limit := informer.NewListLimit(st.Limit)
-	ctx, cancel := context.WithTimeout(context.Background(), measuring)
-	defer cancel()
+func (st starting) measureMany() (c cost, err error) {
+	client, limit, side := dynamic.NewForConfigOrDie(st.config()), informer.NewListLimit(st.Limit), clientGo
+	if st.Ours {
+		side = deltaFIFO
+	}
 	l := lab.NewLaunch()
-	var all []registration
-	var running sync.WaitGroup
-	for n := range st.Many {
-		lw := informer.ListWatch(client.Resource(widgetGroup.WithResource(fmt.Sprint("widgets", n))))
-		var inf subject[*unstructured.Unstructured] = newShared[*unstructured.Unstructured](lw)
-		if st.Ours {
-			ours, err := informer.NewFrom(lw, informer.Options[*unstructured.Unstructured]{Name: fmt.Sprint("widgets", n), Lists: limit})
-			if err != nil {
-				return launchCost{}, err
-			}
-			inf = custom[*unstructured.Unstructured]{ours}
-		}
-		reg, err := inf.add(func(*unstructured.Unstructured) {}, everyEvent)
+	var all [manyInformers]registration
+	for n := range all {
+		name := fmt.Sprint("widgets", n)
+		var inf subject[*unstructured.Unstructured]
+		inf, err = open(side, informer.ListWatch(client.Resource(widgetGroup.WithResource(name))),
+			informer.Options[*unstructured.Unstructured]{Name: name, Lists: limit})
 		if err != nil {
-			return launchCost{}, err
+			return c, err
 		}
-		all = append(all, reg)
-		running.Go(func() { _ = inf.run(ctx) })
+		if all[n], err = inf.add(func(*unstructured.Unstructured) {}, everyEvent); err != nil {
+			return c, err
+		}
+		running := start(inf.run)
+		defer running.stop(&err)
 	}
 	for _, reg := range all {
-		select {
-		case <-reg.synced:
-		case <-ctx.Done():
-			return launchCost{}, context.Cause(ctx)
-		}
+		<-reg.synced
 	}
 	l.Done()
-	cancel()
-	running.Wait()
-	return launchCost{CPU: l.CPU, Wall: l.All, Peak: l.Peak}, nil
+	return cost{CPU: l.CPU, Wall: l.All, Peak: l.Peak}, nil
 }
 
 // lines is a sink that keeps two lines of text for each Pod. It is also the part of a cache.Store that a reflector uses.
@@ -191,38 +146,31 @@ func (l *lines) Replace(list []any, _ string) error {
 }
 
 // measureSink fills a sink and waits until it has all Pods.
-func (st launch) measureSink() (launchCost, error) {
+func (st starting) measureSink() (c cost, err error) {
 	lw := informer.ListWatch(kubernetes.NewForConfigOrDie(st.config()).CoreV1().Pods(""))
-	ctx, cancel := context.WithTimeout(context.Background(), measuring)
-	defer cancel()
-	var running sync.WaitGroup
 	l, sink := lab.NewLaunch(), newLines()
 	before, _ := lab.Settled()
 	synced := (<-chan struct{})(sink.synced)
+	run := func(ctx context.Context) error {
+		cache.NewReflectorWithOptions(lw, &corev1.Pod{}, sink, cache.ReflectorOptions{}).RunWithContext(ctx)
+		return nil
+	}
 	if st.Ours {
-		opts := informer.Options[*corev1.Pod]{}
+		var opts options
 		if st.Stream {
 			opts.WatchList = informer.WatchListOn
 		}
 		inf, err := informer.NewSink(lw, sink, opts)
 		if err != nil {
-			return launchCost{}, err
+			return c, err
 		}
-		synced = inf.Synced()
-		running.Go(func() { _ = inf.Run(ctx) })
-	} else {
-		r := cache.NewReflectorWithOptions(lw, &corev1.Pod{}, sink, cache.ReflectorOptions{})
-		running.Go(func() { r.RunWithContext(ctx) })
+		synced, run = inf.Synced(), inf.Run
 	}
-	select {
-	case <-synced:
-	case <-ctx.Done():
-		return launchCost{}, context.Cause(ctx)
-	}
+	running := start(run)
+	defer running.stop(&err)
+	<-synced
 	l.Done()
 	heap, _ := lab.Settled()
-	cancel()
-	running.Wait()
 	runtime.KeepAlive(sink)
-	return launchCost{l.CPU, l.All, l.Peak, heap - before}, nil
+	return cost{l.CPU, l.All, l.Peak, heap - before}, nil
 }

@@ -43,44 +43,35 @@ func joiningSection(sz sizes) section {
 type span struct{ from, to time.Time }
 
 func joining(ctx context.Context, s side, objects, joins int) (values []float64, err error) {
-	src := newSource(objects)
-	inf, err := open[pod](s, src.listWatch())
-	if err != nil {
-		return nil, err
-	}
 	other := newTrickle(1, 1, unlimited)
-	synced, err := addAll(inf, 1, everyEvent, other.handler)
+	inf, err := launch(ctx, s, options{}, objects, 1, other.handler)
+	defer inf.stop(&err)
 	if err != nil {
-		return nil, err
-	}
-	running := start(inf.run)
-	defer running.stop(&err)
-	if err := synced(ctx); err != nil {
 		return nil, err
 	}
 	restart()
 	until, cancel := context.WithCancel(ctx)
 	sent := make(chan error, 1)
 	go func() {
-		sent <- other.send(ctx, until, src, func(place int) watch.Event { return update(objects, place) })
+		sent <- other.send(ctx, until, inf.src, func(place int) watch.Event { return update(objects, place) })
 	}()
 	stop := func() error { cancel(); return errors.Join(<-sent, other.wait(ctx)) }
 	var joined, quiet, busy []span
 	var took []float64
 	for range joins {
-		each, err := join(ctx, inf, objects)
+		now := time.Now()
+		lasted, err := join(ctx, inf, objects)
 		if err != nil {
 			return nil, errors.Join(err, stop())
 		}
-		joined = append(joined, span{each.from, each.to.Add(afterwards)})
-		took = append(took, milliseconds(each.to.Sub(each.from)))
+		took = append(took, milliseconds(lasted))
+		part := func(from time.Time) span { return span{from, from.Add(lasted + afterwards)} }
+		joined = append(joined, part(now))
 		time.Sleep(afterwards + between)
-		lasted := each.to.Sub(each.from)
-		now := time.Now()
-		quiet = append(quiet, span{now, now.Add(lasted + afterwards)})
+		quiet = append(quiet, part(time.Now()))
 		time.Sleep(lasted + afterwards + between)
 		now = time.Now()
-		busy = append(busy, span{now, now.Add(lasted + afterwards)})
+		busy = append(busy, part(now))
 		for time.Since(now) < lasted {
 		}
 		time.Sleep(afterwards + between)
@@ -91,18 +82,17 @@ func joining(ctx context.Context, s side, objects, joins int) (values []float64,
 	return []float64{other.longest(joined), other.longest(quiet), other.longest(busy), lab.Median(took)}, nil
 }
 
-// join adds a watcher, and removes it once the watcher has everything.
-func join(ctx context.Context, inf subject[pod], objects int) (span, error) {
-	handled := newTally(1)
-	from := time.Now()
+// join adds a watcher, and removes it once the watcher has everything. It returns the time until then.
+func join(ctx context.Context, inf subject[pod], objects int) (time.Duration, error) {
+	handled, begun := newTally(1), time.Now()
 	reg, err := inf.add(count[pod](handled, objects), informer.WatcherOptions{})
 	if err != nil {
-		return span{}, err
+		return 0, err
 	}
 	if err := handled.wait(ctx); err != nil {
-		return span{}, err
+		return 0, err
 	}
-	return span{from, time.Now()}, reg.remove()
+	return time.Since(begun), reg.remove()
 }
 
 // longest returns the longest wait, in milliseconds, for an event that was due in one of the

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"math"
-	"slices"
 	"sync/atomic"
 	"time"
 
@@ -33,10 +32,7 @@ func latencySection(sz sizes) section {
 				name += ", one more is blocked"
 			}
 			s.cases = append(s.cases, measurement{
-				rows: []row{
-					{name: name + ", p50", unit: "µs", common: true},
-					{name: name + ", p99", unit: "µs", common: true, floor: both(1)},
-				},
+				rows: named(name, row{name: ", p50", unit: "µs", common: true}, row{name: ", p99", unit: "µs", common: true, floor: both(1)}),
 				measure: func(ctx context.Context, side side) ([]float64, error) {
 					return latency(ctx, side, newTrickle(load.watchers, load.each, sz.ticks), blocked)
 				},
@@ -46,43 +42,24 @@ func latencySection(sz sizes) section {
 	return s
 }
 
-// latency returns quantiles of the time from when an event is due until it is handled, in
-// microseconds.
+// latency returns quantiles of the time from when an event is due until it is handled.
 func latency(ctx context.Context, s side, t *trickle, blocked bool) (values []float64, err error) {
-	src := newSource(streamed)
-	inf, err := open[pod](s, src.listWatch())
+	inf, err := launch(ctx, s, options{}, streamed, len(t.watchers), t.handler)
+	defer inf.stop(&err)
 	if err != nil {
 		return nil, err
 	}
-	synced, err := addAll(inf, len(t.watchers), everyEvent, t.handler)
-	if err != nil {
-		return nil, err
-	}
-	release := func() error { return nil }
 	if blocked {
+		var release func() error
 		if release, err = addBlocked(inf); err != nil {
 			return nil, err
 		}
-	}
-	running := start(inf.run)
-	defer running.stop(&err)
-	defer func() { err = errors.Join(err, release()) }() // Run would otherwise wait forever
-	if err := synced(ctx); err != nil {
-		return nil, err
+		defer func() { err = errors.Join(err, release()) }() // Run would otherwise wait forever
 	}
 	events := updates(streamed, t.ticks*t.each)
 	restart()
-	if err := errors.Join(t.send(ctx, ctx, src, func(place int) watch.Event { return events[place] }), t.wait(ctx)); err != nil {
-		return nil, err
-	}
-	var all []float64
-	for i := range t.watchers {
-		for _, d := range t.watchers[i].took {
-			all = append(all, microseconds(d))
-		}
-	}
-	slices.Sort(all)
-	return []float64{lab.Quantile(all, 0.5), lab.Quantile(all, 0.99)}, nil
+	err = t.sendAll(ctx, inf.src, events)
+	return t.quantiles(0.5, 0.99), err
 }
 
 // addBlocked registers a handler whose first call blocks until release is called. release also
@@ -105,7 +82,7 @@ type trickle struct {
 	watchers    []arrivals
 }
 
-// arrivals are the events that a watcher got. It is as large as two cache lines, like a counter.
+// arrivals are the events that a watcher got. It is as large as two cache lines, like that of count.
 type arrivals struct {
 	took    []time.Duration // by place; only the watcher writes it
 	handled atomic.Int64
@@ -163,6 +140,11 @@ func (t *trickle) send(ctx, until context.Context, src *source, event func(place
 	})
 }
 
+// sendAll sends events, and waits until they are handled.
+func (t *trickle) sendAll(ctx context.Context, src *source, events []watch.Event) error {
+	return errors.Join(t.send(ctx, ctx, src, func(place int) watch.Event { return events[place] }), t.wait(ctx))
+}
+
 // wait waits until all events that were sent are handled.
 func (t *trickle) wait(ctx context.Context) error {
 	return lab.Poll(ctx, time.Millisecond, func() (bool, error) {
@@ -173,4 +155,15 @@ func (t *trickle) wait(ctx context.Context) error {
 		}
 		return true, nil
 	})
+}
+
+// quantiles returns quantiles of the times of all watchers, in microseconds.
+func (t *trickle) quantiles(qs ...float64) []float64 {
+	var all []float64
+	for i := range t.watchers {
+		for _, d := range t.watchers[i].took {
+			all = append(all, microseconds(d))
+		}
+	}
+	return lab.Quantiles(all, qs...)
 }

@@ -9,12 +9,16 @@ import (
 	"fmt"
 	"io"
 	"regexp"
+	"slices"
 	"time"
 
 	"github.com/customcacheinformer/informer/internal/lab"
 )
 
-var roles = lab.Roles{"sharing": lab.Once(sharing.measure), "decoding": lab.Once(decoding.measure), "starting": lab.Once(launch.measureMany), "sinking": lab.Once(launch.measureSink), "clustering": lab.Once(fleet.measure)}
+var roles = lab.Roles{
+	"sharing": lab.Once(sharing.measure), "decoding": lab.Once(decoding.measure), "starting": lab.Once(starting.measureMany),
+	"sinking": lab.Once(starting.measureSink), "clustering": lab.Once(fleet.measure),
+}
 
 func main() {
 	quick := flag.Bool("quick", false, "smaller sizes and fewer rounds")
@@ -41,16 +45,12 @@ func main() {
 	})
 }
 
-func choose(all []section, pattern string) (chosen []section, err error) {
+func choose(all []section, pattern string) ([]section, error) {
 	matching, err := regexp.Compile(pattern)
 	if err != nil {
 		return nil, fmt.Errorf("-run: %w", err)
 	}
-	for _, s := range all {
-		if matching.MatchString(s.name) {
-			chosen = append(chosen, s)
-		}
-	}
+	chosen := slices.DeleteFunc(all, func(s section) bool { return !matching.MatchString(s.name) })
 	if len(chosen) == 0 {
 		return nil, fmt.Errorf("-run: no section matches %q", pattern)
 	}

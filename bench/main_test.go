@@ -1,8 +1,6 @@
 package main
 
 import (
-	"fmt"
-	"os"
 	"testing"
 
 	"go.uber.org/goleak"
@@ -10,12 +8,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	roles.Play() // the section about sharing starts this program again
+	roles.Play() // some sections start this program again
 	klog.SetLogger(klog.Logger{})
-	code := m.Run()
-	if err := goleak.Find(); err != nil && code == 0 {
-		fmt.Fprintln(os.Stderr, err)
-		code = 1
-	}
-	os.Exit(code)
+	goleak.VerifyTestMain(m)
 }

@@ -95,7 +95,7 @@ func peak(name, metric string, gogc, objects int) measurement {
 // firstSync runs a new informer, and returns when its watchers have had all objects. The informer must be
 // stopped, even after an error.
 func firstSync(ctx context.Context, s side, src *source, watchers, objects int) (*running, error) {
-	inf, err := open[pod](s, src.listWatch())
+	inf, err := open(s, src.listWatch(), options{})
 	if err != nil {
 		return nil, err
 	}
@@ -112,24 +112,20 @@ func heapPerObject(ctx context.Context, s side, objects int) (values []float64, 
 	src := newSource(objects)
 	listed, _ := lab.Settled()
 	running, err := firstSync(ctx, s, src, 1, objects)
-	defer func() { running.stop(&err) }()
+	defer running.stop(&err)
 	cached, _ := lab.Settled()
 	n := float64(objects)
 	return []float64{(cached - before) / n, (cached - listed) / n}, err
 }
 
 func idleWatchers(ctx context.Context, s side, count int) (values []float64, err error) {
-	inf, err := open[pod](s, newSource(idleObjects).listWatch())
+	inf, err := launch(ctx, s, options{}, idleObjects, 1, doNothing)
+	defer inf.stop(&err)
 	if err != nil {
 		return nil, err
 	}
-	running := start(inf.run)
-	defer func() { running.stop(&err) }()
-	if err := addIdle(ctx, inf, 1); err != nil {
-		return nil, err
-	}
 	heapBefore, stacksBefore := lab.Settled()
-	if err := addIdle(ctx, inf, count); err != nil {
+	if err := addIdle(ctx, inf.subject, count); err != nil {
 		return nil, err
 	}
 	heap, stacks := lab.Settled()
@@ -141,9 +137,11 @@ func idleWatchers(ctx context.Context, s side, count int) (values []float64, err
 // addIdle adds count watchers and returns when all are synced. It keeps no reference to them,
 // so only the informer does.
 func addIdle(ctx context.Context, inf subject[pod], count int) error {
-	synced, err := addAll(inf, count, informer.WatcherOptions{}, func(int) func(pod) { return func(pod) {} })
+	synced, err := addAll(inf, count, informer.WatcherOptions{}, doNothing)
 	if err != nil {
 		return err
 	}
 	return synced(ctx)
 }
+
+func doNothing(int) func(pod) { return func(pod) {} }

@@ -30,13 +30,9 @@ func namespacesSection(sz sizes) section {
 			"after the sync, without the Pods. Last, three watchers are called for a namespace with an event a millisecond, next to another one, which tries to send %d.", namespaceWatchers, sz.cached, floodRate),
 	}
 	for _, namespaces := range []int{3, 100} {
-		in := fmt.Sprintf("%d namespaces, ", namespaces)
 		s.cases = append(s.cases, measurement{
-			rows: []row{
-				{name: in + "time until all watchers have synced", unit: "ms"},
-				{name: in + "requests", plain: true},
-				{name: in + "memory", unit: "MiB"},
-			},
+			rows: named(fmt.Sprintf("%d namespaces, ", namespaces),
+				row{name: "time until all watchers have synced", unit: "ms"}, row{name: "requests", plain: true}, row{name: "memory", unit: "MiB"}),
 			measure: func(ctx context.Context, s side) ([]float64, error) {
 				return manyNamespaces(ctx, s, namespaces, sz.cached/namespaces)
 			},
@@ -105,14 +101,11 @@ func manyNamespaces(ctx context.Context, s side, namespaces, objects int) (value
 	if err != nil {
 		return nil, err
 	}
-	var tallies []*tally
+	handled, told := newTally(namespaceWatchers*len(informers)), objects*namespaces/len(informers)
 	for _, inf := range informers {
-		handled := newTally(namespaceWatchers)
-		told := objects * namespaces / len(informers)
 		if _, err := addAll(inf, namespaceWatchers, informer.WatcherOptions{}, func(int) func(pod) { return count[pod](handled, told) }); err != nil {
 			return nil, err
 		}
-		tallies = append(tallies, handled)
 	}
 	heapBefore, stacksBefore := lab.Settled()
 	begin := time.Now()
@@ -120,10 +113,8 @@ func manyNamespaces(ctx context.Context, s side, namespaces, objects int) (value
 		running := start(inf.run)
 		defer running.stop(&err)
 	}
-	for _, handled := range tallies {
-		if err := handled.wait(ctx); err != nil {
-			return nil, err
-		}
+	if err := handled.wait(ctx); err != nil {
+		return nil, err
 	}
 	took := time.Since(begin)
 	heap, stacks := lab.Settled()
@@ -134,15 +125,13 @@ func manyNamespaces(ctx context.Context, s side, namespaces, objects int) (value
 const floodRate = 100
 
 func floodMeasurement(sz sizes) measurement {
-	const quiet = "an event a ms in a namespace, p99"
 	return measurement{
-		rows: []row{
-			{name: quiet, unit: "µs", common: true},
-			{name: quiet + ", with an unread flood", unit: "µs", common: true},
-			{name: quiet + ", with a flood in another namespace", unit: "µs", common: true},
-			{name: "the last in the one before", unit: "times", common: true},
-			{name: "handled events of the flood", unit: "a ms", plain: true},
-		},
+		rows: append(named("an event a ms in a namespace, p99",
+			row{unit: "µs", common: true},
+			row{name: ", beside a flood that nobody reads", unit: "µs", common: true},
+			row{name: ", beside a flood in another namespace", unit: "µs", common: true}),
+			row{name: "the last in the one before", unit: "times", common: true},
+			row{name: "handled events of the flood", unit: "a ms", plain: true}),
 		measure: func(ctx context.Context, s side) ([]float64, error) {
 			alone, _, err := besideFlood(ctx, s, sz.ticks, 0, false)
 			if err != nil {
@@ -203,19 +192,15 @@ func besideFlood(ctx context.Context, s side, ticks, rate int, read bool) (p99, 
 	}
 	flooding, stop := context.WithCancel(ctx)
 	defer stop()
-	flooded := make(chan error, 1)
-	go func() {
-		flooded <- send(newTrickle(0, rate, unlimited), flooding, flood, "flood", streamed)
-		if !read {
-			close(flood.events)
-		}
-	}()
 	if !read {
+		defer close(flood.events)
 		go func() {
 			for range flood.events {
 			}
 		}()
 	}
+	flooded := make(chan error, 1)
+	go func() { flooded <- send(newTrickle(0, rate, unlimited), flooding, flood, "flood", streamed) }()
 	restart()
 	begun := time.Now()
 	sent := send(t, ctx, quiet, "quiet", watchers)
@@ -224,12 +209,5 @@ func besideFlood(ctx context.Context, s side, ticks, rate int, read bool) (p99, 
 	if err := errors.Join(sent, <-flooded, t.wait(ctx)); err != nil {
 		return 0, 0, err
 	}
-	var all []float64
-	for i := range t.watchers {
-		for _, d := range t.watchers[i].took {
-			all = append(all, microseconds(d))
-		}
-	}
-	slices.Sort(all)
-	return lab.Quantile(all, 0.99), float64(floods.Load()) / milliseconds(took), nil
+	return t.quantiles(0.99)[0], float64(floods.Load()) / milliseconds(took), nil
 }

@@ -12,15 +12,11 @@ const period = time.Millisecond
 // late ticks at once, so a delay does not put off the ticks after it. It calls begun with the
 // start of the first period. pace returns when ctx is done, or when send returns an error.
 func pace(ctx context.Context, begun func(time.Time), send func(tick int) error) error {
-	p, err := newPacer()
+	p, start, err := startPacer()
 	if err != nil {
 		return err
 	}
 	defer p.close()
-	start, err := p.start()
-	if err != nil {
-		return err
-	}
 	begun(start)
 	for tick := 0; ctx.Err() == nil; {
 		due, err := p.wait()

@@ -82,16 +82,14 @@ func (k keeping[T]) open(s side, lw cache.ListerWatcher) (subject[T], error) {
 		}
 		return inf, inf.SetTransform(func(obj any) (any, error) { return k.transform(obj.(T)) })
 	}
-	opts := informer.Options[T]{Queue: s.queue, Transform: k.transform}
+	opts := informer.Options[T]{Transform: k.transform, WatchList: informer.WatchListOn} // lw only streams, also for a store of its own
 	if k.store != nil {
 		opts.Transform, opts.Store = nil, k.store()
 	}
 	if k.shared {
 		opts.Share = share.New()
 	}
-	opts.WatchList = informer.WatchListOn // lw only streams, also for a store of its own
-	inf, err := informer.NewFrom(lw, opts)
-	return custom[T]{inf}, err
+	return open(s, lw, opts)
 }
 
 // podHeap returns a measurement of the heap that a side keeps for n Pods, per Pod.

@@ -45,6 +45,14 @@ type row struct {
 	floor  floor
 }
 
+// named puts what rows have in common before their names.
+func named(prefix string, rows ...row) []row {
+	for i := range rows {
+		rows[i].name = prefix + rows[i].name
+	}
+	return rows
+}
+
 // floor is the minimum that a row must reach: the ratio to client-go for each of our queues,
 // and an upper limit of our own figure, in the unit of the row. 0 means no limit.
 type floor struct{ deltaFIFO, realFIFO, below float64 }
@@ -123,27 +131,26 @@ func (c measurement) once(ctx context.Context, s side) ([]float64, error) {
 	return values, nil
 }
 
-// ratio returns how much better a side is than client-go: twice as good is 2. It is NaN if the
-// row has no ratio or no figures.
-func (f figures) ratio(side int) float64 {
-	peer, ours := lab.Median(f.samples[0]), lab.Median(f.samples[side])
+// gain returns how much better our figure is than the peer's: twice as good is 2. It is NaN if the row has no ratio.
+func (r row) gain(peer, ours float64) float64 {
 	switch {
-	case f.plain:
+	case r.plain:
 		return math.NaN()
-	case f.higher:
+	case r.higher:
 		return ours / peer
 	}
 	return peer / ours
 }
 
-// ratios returns the ratio of each round.
+// ratio returns the gain of a side's median. It is NaN if there are no figures.
+func (f figures) ratio(side int) float64 {
+	return f.gain(lab.Median(f.samples[0]), lab.Median(f.samples[side]))
+}
+
+// ratios returns the gain of each round.
 func (f figures) ratios(side int) (ratios []float64) {
 	for i, ours := range f.samples[side] {
-		if f.higher {
-			ratios = append(ratios, ours/f.samples[0][i])
-		} else {
-			ratios = append(ratios, f.samples[0][i]/ours)
-		}
+		ratios = append(ratios, f.gain(f.samples[0][i], ours))
 	}
 	return ratios
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -53,7 +54,6 @@ func shareSection(sz sizes) section {
 	stripped, updated := pods, pods
 	stripped.Stripped, updated.Count, updated.Updates = true, sz.pods*3/10, turns
 	add(pods, pods,
-		compared{row{name: "a Pod of the mix as protobuf", unit: "B", plain: true}, "wire", ""},
 		compared{row{name: "heap per Pod", unit: "B", floor: atMost(0.38)}, "heap", ""},
 		compared{row{name: "CPU to decode a Pod, and to share it", unit: "µs", floor: atMost(1.5)}, "sharing", "decoding"},
 		compared{row{name: "CPU of a collection of the live heap", unit: "ms", floor: atMost(0.7)}, "collection", ""},
@@ -205,16 +205,14 @@ func (s sharing) measure() (costs, error) {
 		n       = float64(s.Count)
 	)
 	// one makes an object and takes it in. The first error is kept.
-	one := func(i, updates int) (obj object, size int, decoding time.Duration) {
+	one := func(i, updates int) (obj object, decoding time.Duration) {
 		sent, err := w.encode(i, updates)
 		begin := threadTime()
 		if err == nil {
 			obj, err = w.decode(sent)
 		}
-		if failed == nil {
-			failed = err
-		}
-		return obj, len(sent), threadTime() - begin
+		failed = cmp.Or(failed, err)
+		return obj, threadTime() - begin
 	}
 	// live returns the live heap. The cluster keeps the owner of its last object, so the last
 	// object must always be the same.
@@ -223,12 +221,11 @@ func (s sharing) measure() (costs, error) {
 		heap, _ := lab.Settled()
 		return heap
 	}
-	// take takes in the next state of all objects.
-	take := func(updates int, decodingName, sharingName string) {
+	// take takes in the next state of all objects, which is one of some turns of which the figures are means.
+	take := func(updates, turns int, of string) {
 		var decoding, sharing time.Duration
-		sizes := 0.0
 		for i, old := range objects {
-			obj, size, took := one(i, updates)
+			obj, took := one(i, updates)
 			if failed != nil {
 				return
 			}
@@ -246,20 +243,13 @@ func (s sharing) measure() (costs, error) {
 				sharing += threadTime() - begin
 			}
 			decoding += took
-			sizes += float64(size)
 			objects[i] = obj
 		}
-		each := n
-		if updates > 0 {
-			each *= float64(s.Updates)
-		} else {
-			got["wire"] = sizes / n
-		}
-		got[decodingName] += microseconds(decoding) / each
-		got[sharingName] += microseconds(sharing) / each
+		got["decoding"+of] += microseconds(decoding) / n / float64(turns)
+		got["sharing"+of] += microseconds(sharing) / n / float64(turns)
 	}
 	before := live()
-	take(0, "decoding", "sharing")
+	take(0, 1, "")
 	got["heap"] = (live() - before) / n
 	var all []float64
 	for range collections {
@@ -269,7 +259,7 @@ func (s sharing) measure() (costs, error) {
 	}
 	got["collection"] = lab.Median(all)
 	for u := range s.Updates {
-		take(u+1, "decoding of updates", "sharing of updates")
+		take(u+1, s.Updates, " of updates")
 	}
 	got["heap after updates"] = (live() - before) / n
 	got["growth"] = 100 * got["heap after updates"] / got["heap"]

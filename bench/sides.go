@@ -51,23 +51,16 @@ type registration struct {
 	remove func() error
 }
 
-// open returns an informer of a side over a source.
-func open[T informer.Object](s side, lw cache.ListerWatcher) (subject[T], error) {
-	return openObserved[T](s, lw, observing{})
-}
+// options are those of our informers of Pods.
+type options = informer.Options[pod]
 
-// openObserved is like open. If the informer is ours, by is how it is observed.
-func openObserved[T informer.Object](s side, lw cache.ListerWatcher, by observing) (subject[T], error) {
+// open returns an informer of a side over a source. opts have no effect on client-go.
+func open[T informer.Object](s side, lw cache.ListerWatcher, opts informer.Options[T]) (subject[T], error) {
 	if s == clientGo {
 		return newShared[T](lw), nil
 	}
-	inf, err := informer.NewFrom(lw, informer.Options[T]{Queue: s.queue, Observer: by.observer})
-	if err != nil {
-		return nil, err
-	}
-	if by.group != nil {
-		err = by.group.Add(inf)
-	}
+	opts.Queue = s.queue
+	inf, err := informer.NewFrom(lw, opts)
 	return custom[T]{inf}, err
 }
 
@@ -76,8 +69,9 @@ func openObserved[T informer.Object](s side, lw cache.ListerWatcher, by observin
 // it too.
 type shared[T informer.Object] struct{ cache.SharedIndexInformer }
 
+var byNamespace = cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc}
+
 func newShared[T informer.Object](lw cache.ListerWatcher) shared[T] {
-	byNamespace := cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc}
 	return shared[T]{cache.NewSharedIndexInformer(lw, example[T](), 0, byNamespace)}
 }
 
@@ -148,6 +142,36 @@ func (r *running) stop(err *error) {
 	r.cancel()
 	r.ended.Wait()
 	*err = errors.Join(*err, r.err)
+}
+
+// live is an informer that runs over a source of its own.
+type live struct {
+	subject[pod]
+
+	src     *source
+	running *running
+}
+
+// launch runs an informer over n objects, and returns when its watchers, which get every event, have synced. It must be
+// stopped, even after an error.
+func launch(ctx context.Context, s side, opts options, n, watchers int, handler func(i int) func(pod)) (*live, error) {
+	l := &live{src: newSource(n)}
+	var err error
+	if l.subject, err = open(s, l.src.listWatch(), opts); err != nil {
+		return l, err
+	}
+	synced, err := addAll(l.subject, watchers, everyEvent, handler)
+	if err != nil {
+		return l, err
+	}
+	l.running = start(l.run)
+	return l, synced(ctx)
+}
+
+// stop returns when everything has stopped. It joins run's error to err.
+func (l *live) stop(err *error) {
+	l.running.stop(err)
+	l.src.drop()
 }
 
 // addAll registers count handlers. synced waits until all of them are synced.

@@ -86,7 +86,7 @@ func (s *source) listWatch() cache.ListerWatcher {
 			if opts.SendInitialEvents != nil && *opts.SendInitialEvents {
 				return nil, apierrors.NewInvalid(corev1.SchemeGroupVersion.WithKind("ListOptions").GroupKind(), "", nil)
 			}
-			return watcher{s.events}, nil
+			return watch.NewProxyWatcher(s.events), nil
 		},
 	}
 }
@@ -117,12 +117,6 @@ func (s *source) send(ctx context.Context, e watch.Event) error {
 		return fmt.Errorf("an event is not taken: %w", context.Cause(ctx))
 	}
 }
-
-// watcher is a watch that never ends.
-type watcher struct{ events chan watch.Event }
-
-func (w watcher) ResultChan() <-chan watch.Event { return w.events }
-func (w watcher) Stop()                          {}
 
 // tally knows when each of several watchers has been called often enough. It counts calls,
 // because the last event of a stream need not be the last to arrive: DeltaFIFO combines the
@@ -162,17 +156,15 @@ func await(ctx context.Context, closed <-chan struct{}, what string) error {
 
 // count returns a handler that only counts its calls.
 func count[T informer.Object](t *tally, calls int) func(T) {
-	c := &counter{left: calls}
+	// The counter is as large as two cache lines. If it were smaller, watchers on different cores would wait for each
+	// other's counters, and that would be a good part of the cost of an event.
+	counter := &struct {
+		left int
+		_    [120]byte
+	}{left: calls}
 	return func(T) {
-		if c.left--; c.left == 0 {
+		if counter.left--; counter.left == 0 {
 			t.one()
 		}
 	}
-}
-
-// counter is as large as two cache lines. If it were smaller, watchers on different cores
-// would wait for each other's counters, and that would be a good part of the cost of an event.
-type counter struct {
-	left int
-	_    [120]byte
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"runtime"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -23,16 +22,14 @@ func storeSection(sz sizes) section {
 		about: fmt.Sprintf("Our own store compared with client-go's indexer, without an informer. Each has %d Pods in 50 namespaces and on nodes of 20 Pods, ", sz.cached) +
 			"and an index by namespace; where readers call ByIndex, also one by node. A write is an update of an object in an order that has nothing to do with the one of the memory. The new " +
 			"object is in the processor's cache, as after decoding, and the old one is not. Its time is the processor time of the writing thread. Client-go makes the key of the object, and " +
-			"our store is given the key, as in the informers of both sides. The wait of a write is the time until it returns, where one begins every 50 µs; of 32 readers each " +
-			"pauses for 10 ms after each list, and of 2 none pauses. The queue plays no part, so both our columns show one figure.",
+			"our store is given the key, as in the informers of both sides. The next section has what a write waits for readers. " +
+			"The queue plays no part, so both our columns show one figure.",
 		cases: []measurement{
-			writes("no reader", sz, 0, 0, 1.2, 0),
-			writes("1000 ByIndex of 20 objects a second", sz, 0, 1000, 1.5, 0),
-			writes("1 list a second", sz, 1, 0, 4, 0),
-			writes("10 lists a second", sz, 10, 0, 6, 0),
-			writes("100 lists a second", sz, 100, 0, 8, 2500),
-			waits(sz, 32, 10*time.Millisecond, both(1000)),
-			waits(sz, 2, 0, floor{}),
+			writes("no reader", sz, 0, false, 1.2, 0),
+			writes("1000 ByIndex of 20 objects a second", sz, 1000, true, 1.5, 0),
+			writes("1 list a second", sz, 1, false, 4, 0),
+			writes("10 lists a second", sz, 10, false, 6, 0),
+			writes("100 lists a second", sz, 100, false, 8, 2500),
 			reads(sz),
 			{
 				rows:    []row{{name: "store, heap per object, without the object", unit: "B", floor: floor{below: 100}}},
@@ -111,16 +108,14 @@ func (h *shelf) change() (string, pod) {
 	return h.keys[i], h.pods[state][i]
 }
 
-// writes returns a measurement of a write with readers that list, or call ByIndex, at a rate a second.
-func writes(beside string, sz sizes, lists, byIndex int, microseconds, bytes float64) measurement {
-	name := "write, " + beside
+// writes returns a measurement of a write beside readers that list, or call ByIndex, at a rate a second.
+func writes(beside string, sz sizes, rate int, byIndex bool, microseconds, bytes float64) measurement {
 	return measurement{
-		rows: []row{
-			{name: name, unit: "ns", floor: floor{below: microseconds * 1000}},
-			{name: name + ", allocated with the readers", unit: "B", plain: true, floor: floor{below: bytes}},
-		},
+		rows: named("write, "+beside,
+			row{unit: "ns", floor: floor{below: microseconds * 1000}},
+			row{name: ", allocated with the readers", unit: "B", plain: true, floor: floor{below: bytes}}),
 		measure: func(_ context.Context, s side) ([]float64, error) {
-			h, err := newShelf(s, sz.cached, byIndex > 0)
+			h, err := newShelf(s, sz.cached, byIndex)
 			if err != nil {
 				return nil, err
 			}
@@ -129,15 +124,15 @@ func writes(beside string, sz sizes, lists, byIndex int, microseconds, bytes flo
 			defer runtime.UnlockOSThread()
 			var reading sync.WaitGroup
 			var stop atomic.Bool
-			if rate := lists + byIndex; rate > 0 {
+			if rate > 0 {
 				reading.Go(func() {
 					tick := time.NewTicker(time.Second / time.Duration(rate))
 					defer tick.Stop()
 					for n := 0; !stop.Load(); n++ {
-						if lists > 0 {
-							h.list()
-						} else {
+						if byIndex {
 							h.byIndex(nodeName(n % (sz.cached / 20)))
+						} else {
+							h.list()
 						}
 						<-tick.C
 					}
@@ -175,51 +170,6 @@ func (h *shelf) writeBatch() time.Duration {
 	took := threadTime() - begun
 	runtime.KeepAlive(warm)
 	return took
-}
-
-// waits returns a measurement of the time until a write returns, with readers that list everything.
-func waits(sz sizes, readers int, pause time.Duration, least floor) measurement {
-	name := fmt.Sprintf("wait of a write with %d readers that list", readers)
-	return measurement{
-		rows: []row{
-			{name: name + ", p50", unit: "µs"}, {name: name + ", p99", unit: "µs", floor: least},
-			{name: name + ", longest", unit: "µs"}, {name: name + ", objects that they read", unit: "/s", higher: true},
-		},
-		measure: func(_ context.Context, s side) ([]float64, error) {
-			h, err := newShelf(s, sz.cached, false)
-			if err != nil {
-				return nil, err
-			}
-			h.fill()
-			var reading sync.WaitGroup
-			var stop atomic.Bool
-			var read atomic.Int64
-			begun := restart()
-			for range readers {
-				reading.Go(func() {
-					for more := true; more; more = !stop.Load() {
-						read.Add(int64(h.list()))
-						time.Sleep(pause)
-					}
-				})
-			}
-			var took []float64
-			for len(took) == 0 || time.Since(begun) < 2*sz.writing {
-				key, p := h.change()
-				at := time.Now()
-				h.put(key, p)
-				took = append(took, microseconds(time.Since(at)))
-				for time.Since(at) < 50*time.Microsecond {
-					runtime.Gosched()
-				}
-			}
-			stop.Store(true)
-			reading.Wait()
-			objects := float64(read.Load()) / time.Since(begun).Seconds()
-			slices.Sort(took)
-			return []float64{lab.Quantile(took, 0.5), lab.Quantile(took, 0.99), took[len(took)-1], objects}, nil
-		},
-	}
 }
 
 // reads returns a measurement of reads without a writer.

@@ -4,13 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 	"sync/atomic"
 	"time"
 
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/customcacheinformer/informer"
+	"github.com/customcacheinformer/informer/internal/lab"
 )
 
 func stormSection(sz sizes) section {
@@ -24,25 +24,21 @@ func stormSection(sz sizes) section {
 			"In the other half it is removed once it has been called for all objects. " +
 			"A plain store is one that has no indexes and is not known to the library. Only our side can use one, so client-go's figure is that of its own store.",
 	}
-	for _, store := range []string{"", "plain store"} {
-		for _, stay := range []bool{false, true} {
-			name := "storm of joins"
-			if stay {
-				name += " that get everything"
-			}
-			if store != "" {
-				name += ", " + store
-			}
-			s.cases = append(s.cases, measurement{
-				rows: []row{
-					{name: name, unit: "ms", floor: both(1)},
-					{name: name + ": joins", unit: "/s", higher: true, plain: true},
-				},
-				measure: func(ctx context.Context, side side) ([]float64, error) {
-					return st.measure(ctx, side, store != "", stay)
-				},
-			})
-		}
+	for _, of := range []struct {
+		name        string
+		plain, stay bool
+	}{
+		{"storm of joins", false, false},
+		{"storm of joins that are told everything", false, true},
+		{"storm of joins, plain store", true, false},
+		{"storm of joins that are told everything, plain store", true, true},
+	} {
+		s.cases = append(s.cases, measurement{
+			rows: named(of.name, row{unit: "ms", floor: both(1)}, row{name: ": joins", unit: "/s", higher: true, plain: true}),
+			measure: func(ctx context.Context, side side) ([]float64, error) {
+				return st.measure(ctx, side, of.plain, of.stay)
+			},
+		})
 	}
 	return s
 }
@@ -54,63 +50,40 @@ type storm struct{ joiners, objects, events int }
 // plainStore hides everything of client-go's store that a cache.Store does not have.
 type plainStore struct{ cache.Store }
 
-func openPlain(s side, lw cache.ListerWatcher) (subject[pod], error) {
-	if s == clientGo {
-		return open[pod](s, lw)
-	}
-	inf, err := informer.NewFrom(lw, informer.Options[pod]{Queue: s.queue, Store: plainStore{cache.NewStore(cache.MetaNamespaceKeyFunc)}})
-	return custom[pod]{inf}, err
-}
-
 // measure returns the milliseconds until all events are through, and the joins in a second.
 func (st storm) measure(ctx context.Context, s side, plain, stay bool) (values []float64, err error) {
-	src := newSource(st.objects)
-	opener := open[pod]
+	var opts options
 	if plain {
-		opener = openPlain
-	}
-	inf, err := opener(s, src.listWatch())
-	if err != nil {
-		return nil, err
+		opts.Store = plainStore{cache.NewStore(cache.MetaNamespaceKeyFunc)}
 	}
 	handled := newTally(1)
-	synced, err := addAll(inf, 1, everyEvent, func(int) func(pod) { return count[pod](handled, st.objects+st.events) })
+	inf, err := launch(ctx, s, opts, st.objects, 1, func(int) func(pod) { return count[pod](handled, st.objects+st.events) })
+	defer inf.stop(&err)
 	if err != nil {
-		return nil, err
-	}
-	running := start(inf.run)
-	defer func() { running.stop(&err); src.drop() }()
-	if err := synced(ctx); err != nil {
 		return nil, err
 	}
 	events := updates(st.objects, st.events)
 	storming, calm := context.WithCancel(ctx)
-	var (
-		joiners sync.WaitGroup
-		joins   atomic.Int64
-		failed  error
-		fail    sync.Once
-	)
-	defer joiners.Wait()
-	defer calm()
+	var joins atomic.Int64
+	stormed := make(chan error, 1)
 	begin := restart()
-	for range st.joiners {
-		joiners.Go(func() {
+	go func() {
+		stormed <- lab.Divide(st.joiners, st.joiners, func(int) error {
 			for more := true; more; more = storming.Err() == nil { // at least once: a few events are through at once
 				if err := st.join(storming, inf, stay); err != nil {
-					fail.Do(func() { failed = err })
-					return
+					return err
 				}
 				joins.Add(1)
 			}
+			return nil
 		})
-	}
-	src.feed(events)
+	}()
+	inf.src.feed(events)
 	err = handled.wait(ctx)
 	took := time.Since(begin)
 	calm()
-	joiners.Wait()
-	return []float64{milliseconds(took), float64(joins.Load()) / took.Seconds()}, errors.Join(err, failed)
+	err = errors.Join(err, <-stormed)
+	return []float64{milliseconds(took), float64(joins.Load()) / took.Seconds()}, err
 }
 
 // join adds a handler and removes it: at once, or if stay is set when the handler has been called

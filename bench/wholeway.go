@@ -26,7 +26,7 @@ func wholeWaySection(sz sizes) section {
 		s.cases = append(s.cases, measurement{
 			rows: []row{{name: "whole way, " + plural(w.watchers, "watcher"), unit: "ns/event", common: w.watchers <= 3, floor: w.floor}},
 			measure: func(ctx context.Context, side side) ([]float64, error) {
-				return wholeWay(ctx, side, w.watchers, sz.events/w.part, observing{})
+				return wholeWay(ctx, side, options{}, w.watchers, sz.events/w.part)
 			},
 		})
 	}
@@ -34,23 +34,14 @@ func wholeWaySection(sz sizes) section {
 }
 
 // wholeWay returns the nanoseconds per event until every watcher has had all events.
-func wholeWay(ctx context.Context, s side, watchers, n int, by observing) (values []float64, err error) {
-	src, events := newSource(streamed), updates(streamed, n)
-	inf, err := openObserved[pod](s, src.listWatch(), by)
+func wholeWay(ctx context.Context, s side, opts options, watchers, n int) (values []float64, err error) {
+	events, handled := updates(streamed, n), newTally(watchers)
+	inf, err := launch(ctx, s, opts, streamed, watchers, func(int) func(pod) { return count[pod](handled, streamed+n) })
+	defer inf.stop(&err)
 	if err != nil {
 		return nil, err
 	}
-	handled := newTally(watchers)
-	synced, err := addAll(inf, watchers, everyEvent, func(int) func(pod) { return count[pod](handled, streamed+n) })
-	if err != nil {
-		return nil, err
-	}
-	running := start(inf.run)
-	defer func() { running.stop(&err); src.drop() }()
-	if err := synced(ctx); err != nil {
-		return nil, err
-	}
-	took, err := timeOf(ctx, src, events, handled)
+	took, err := timeOf(ctx, inf.src, events, handled)
 	return []float64{nanoseconds(took) / float64(n)}, err
 }
 

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -13,6 +12,7 @@ import (
 	"k8s.io/client-go/util/workqueue"
 
 	"github.com/customcacheinformer/informer"
+	"github.com/customcacheinformer/informer/internal/lab"
 )
 
 // failEvery means that one in this number of calls fails, in the rows with failures.
@@ -41,7 +41,7 @@ func workersSection(sz sizes) section {
 				name += fmt.Sprintf(", every %dth call fails once", every)
 			}
 			s.cases = append(s.cases, measurement{
-				rows: []row{{name: name, unit: "ns/event"}, {name: name + ": calls", unit: "calls/event", plain: true}},
+				rows: named(name, row{unit: "ns/event"}, row{name: ": calls", unit: "calls/event", plain: true}),
 				measure: func(ctx context.Context, side side) ([]float64, error) {
 					return work(ctx, side, workers, newLedger(sz.events, every))
 				},
@@ -135,27 +135,20 @@ func runShared(_ side, lw cache.ListerWatcher, workers int, handle func(pod) err
 	queue := workqueue.NewTypedRateLimitingQueue(
 		workqueue.NewTypedItemExponentialFailureRateLimiter[string](backoff, maxBackoff))
 	enqueue := func(obj any) {
-		key, err := cache.MetaNamespaceKeyFunc(obj)
-		if err != nil {
+		if key, err := cache.MetaNamespaceKeyFunc(obj); err != nil {
 			utilruntime.HandleError(err)
-			return
+		} else {
+			queue.Add(key)
 		}
-		queue.Add(key)
 	}
 	_, err := inf.AddEventHandler(cache.ResourceEventHandlerFuncs{AddFunc: enqueue, UpdateFunc: func(_, obj any) { enqueue(obj) }})
 	if err != nil {
 		return nil, err
 	}
 	return func(ctx context.Context) error {
-		var all sync.WaitGroup
-		errs := make([]error, workers)
-		for i := range workers {
-			all.Go(func() { errs[i] = workOff(queue, inf.GetIndexer(), handle) })
-		}
-		err := inf.run(ctx)
-		queue.ShutDown()
-		all.Wait()
-		return errors.Join(append(errs, err)...)
+		ended := make(chan error, 1)
+		go func() { ended <- inf.run(ctx); queue.ShutDown() }()
+		return errors.Join(lab.Divide(workers, workers, func(int) error { return workOff(queue, inf.GetIndexer(), handle) }), <-ended)
 	}, nil
 }
 
@@ -167,8 +160,11 @@ func workOff(queue workqueue.TypedRateLimitingInterface[string], indexer cache.I
 			return nil
 		}
 		obj, exists, err := indexer.GetByKey(key)
-		if err != nil || !exists {
-			return fmt.Errorf("%s is not in the indexer: %w", key, errors.Join(err, errNotThere))
+		if err == nil && !exists {
+			err = errors.New("it is not in the indexer")
+		}
+		if err != nil {
+			return fmt.Errorf("%s: %w", key, err)
 		}
 		if err := handle(obj.(pod)); err != nil {
 			queue.AddRateLimited(key)
@@ -178,5 +174,3 @@ func workOff(queue workqueue.TypedRateLimitingInterface[string], indexer cache.I
 		queue.Done(key)
 	}
 }
-
-var errNotThere = errors.New("no such object")

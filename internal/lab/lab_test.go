@@ -110,10 +110,8 @@ func TestStatistics(t *testing.T) {
 	for i := range 100 {
 		hundred = append(hundred, float64(i+1))
 	}
-	for q, want := range map[float64]float64{0.5: 50, 0.99: 99, 1: 100} {
-		if got := Quantile(hundred, q); got != want {
-			t.Errorf("quantile %v is %v, want %v", q, got, want)
-		}
+	if got := Quantiles(hundred, 0.5, 0.99, 1); !slices.Equal(got, []float64{50, 99, 100}) {
+		t.Errorf("the quantiles are %v", got)
 	}
 	for v, want := range map[float64]string{0: "0", 0.0012345: "0.00123", 0.0000123: "0.0000", 12.36: "12.4", 99.96: "100", 1234567: "1,234,567", Median(nil): "–", math.Inf(1): "–"} {
 		if got := Number(v); got != want {

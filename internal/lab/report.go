@@ -1,6 +1,7 @@
 package lab
 
 import (
+	"cmp"
 	"debug/buildinfo"
 	"fmt"
 	"io"
@@ -32,13 +33,18 @@ func MedianOf[F any](all []F, of func(F) float64) float64 {
 	return Median(values)
 }
 
-// Quantile returns the smallest of the sorted values for which at least the part q of the values is not
-// greater. It returns NaN if there are no values.
-func Quantile(sorted []float64, q float64) float64 {
-	if len(sorted) == 0 {
-		return math.NaN()
+// Quantiles returns for each part q the smallest of the values for which at least the part q of the values is not
+// greater. Without values, these are NaN.
+func Quantiles(values []float64, qs ...float64) (found []float64) {
+	v := slices.Sorted(slices.Values(values))
+	for _, q := range qs {
+		if len(v) == 0 {
+			found = append(found, math.NaN())
+		} else {
+			found = append(found, v[min(len(v)-1, int(math.Ceil(q*float64(len(v))))-1)])
+		}
 	}
-	return sorted[min(len(sorted)-1, int(math.Ceil(q*float64(len(sorted))))-1)]
+	return found
 }
 
 // Interval returns bounds for the true median, with a confidence of at least 95 %. With less than six
@@ -125,7 +131,8 @@ func Machine(program string, modules ...string) string {
 	if program == "" {
 		program, _ = os.Executable()
 	}
-	text := fmt.Sprintf("%s, %d cores (%s/%s), GOMAXPROCS=%d; %s", processor(), runtime.NumCPU(), runtime.GOOS, runtime.GOARCH,
+	processor := cmp.Or(strings.TrimLeft(field("/proc/cpuinfo", "model name"), ": \t"), runtime.GOARCH)
+	text := fmt.Sprintf("%s, %d cores (%s/%s), GOMAXPROCS=%d; %s", processor, runtime.NumCPU(), runtime.GOOS, runtime.GOARCH,
 		runtime.GOMAXPROCS(0), runtime.Version())
 	info, err := buildinfo.ReadFile(program)
 	if err != nil {
@@ -137,15 +144,4 @@ func Machine(program string, modules ...string) string {
 		}
 	}
 	return text
-}
-
-// processor returns the system's name for its processor, or the architecture if there is none.
-func processor() string {
-	info, _ := os.ReadFile("/proc/cpuinfo")
-	for line := range strings.Lines(string(info)) {
-		if key, value, ok := strings.Cut(line, ":"); ok && strings.TrimSpace(key) == "model name" {
-			return strings.TrimSpace(value)
-		}
-	}
-	return runtime.GOARCH
 }

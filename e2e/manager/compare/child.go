@@ -18,6 +18,7 @@ import (
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	"github.com/customcacheinformer/informer"
+	"github.com/customcacheinformer/informer/e2e/internal/process"
 	"github.com/customcacheinformer/informer/e2e/manager/api"
 	"github.com/customcacheinformer/informer/internal/lab"
 )
@@ -37,8 +38,7 @@ var sides = []side{
 type task struct {
 	work
 	subject
-	Host, Token string
-	CA          []byte
+	Server process.Address
 }
 
 // These are the operations of requests.
@@ -85,10 +85,12 @@ func serve(t task) error {
 	m := &measured{task: t, progress: newProgress(t.work), ended: make(chan error, 1)}
 	err := lab.Answer(func(r request) (p phase, err error) {
 		err = m.do(ctx, r)
-		return phase{
+		p = phase{
 			Wall: time.Since(m.at).Seconds(), CPU: (lab.CPU() - m.cpu).Seconds(), Caught: m.caught.Seconds(),
-			Median: m.late(0.5), P99: m.late(0.99), Calls: m.calls.Load() - m.before, Heap: m.heap, Peak: lab.Memory(lab.Peak), Goroutines: runtime.NumGoroutine(),
-		}, err
+			Calls: m.calls.Load() - m.before, Heap: m.heap, Peak: lab.Memory(lab.Peak), Goroutines: runtime.NumGoroutine(),
+		}
+		p.Median, p.P99 = m.late()
+		return p, err
 	})
 	cancel()
 	if err != nil || m.at.IsZero() {
@@ -131,7 +133,7 @@ func (m *measured) do(ctx context.Context, r request) error {
 
 // manager returns a manager with all its controllers or handlers on the kind.
 func (m *measured) manager() (manager.Manager, error) {
-	config := &rest.Config{Host: m.Host, BearerToken: m.Token, QPS: -1, TLSClientConfig: rest.TLSClientConfig{CAData: m.CA}}
+	config := m.Server.Config()
 	options := manager.Options{
 		Scheme:         api.Scheme(group),
 		MapperProvider: func(*rest.Config, *http.Client) (meta.RESTMapper, error) { return api.Mapper(group), nil },

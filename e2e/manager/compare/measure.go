@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/customcacheinformer/informer/e2e/apiserver"
+	"github.com/customcacheinformer/informer/e2e/internal/process"
 	"github.com/customcacheinformer/informer/e2e/manager/api"
 	"github.com/customcacheinformer/informer/internal/lab"
 )
@@ -128,8 +129,7 @@ func (w *world) update(ctx context.Context) (map[int]int64, error) {
 
 // measure measures one manager at start, during updates and while idle.
 func (w *world) measure(ctx context.Context, s subject) (f figures, err error) {
-	config := w.server.Config()
-	c, err := lab.StartChild(ctx, "manager", task{w.work, s, config.Host, config.BearerToken, config.CAData})
+	c, err := lab.StartChild(ctx, "manager", task{w.work, s, process.AddressOf(w.server.Config())})
 	if err != nil {
 		return f, err
 	}

@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -59,15 +58,15 @@ func (p *progress) note(controller int, obj *api.Widget) {
 	}
 }
 
-// late returns a quantile of the times that updates took to arrive, and 0 if there were none.
-func (p *progress) late(q float64) float64 {
+// late returns the median and the 99th percentile of the times that updates took to arrive, and 0 if there were none.
+func (p *progress) late() (median, p99 float64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if len(p.took) == 0 {
-		return 0
+		return 0, 0
 	}
-	slices.Sort(p.took)
-	return lab.Quantile(p.took, q)
+	late := lab.Quantiles(p.took, 0.5, 0.99)
+	return late[0], late[1]
 }
 
 // reachedAll reports whether every controller has reached these generations.

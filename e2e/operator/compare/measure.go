@@ -73,62 +73,56 @@ func measure(ctx context.Context, c config, of side) (f figures, end string, err
 	if err := world.CreateSites(ctx, keys); err != nil {
 		return f, "", err
 	}
-	if f.Create, err = create(ctx, c, world, of, keys); err != nil {
+	err = c.run(ctx, world, of, step{&f.Create, func(*subject) error { return settled(ctx, world, keys, cluster.Host) }})
+	if err != nil {
 		return f, "", err
 	}
 	made, err := endState(world)
 	if err != nil {
 		return f, "", err
 	}
-	if f.Restart, f.Move, f.Idle, err = restart(ctx, c, world, of, keys); err != nil {
+	moved := func(key types.NamespacedName) string { return "new." + cluster.Host(key) }
+	err = c.run(ctx, world, of,
+		step{&f.Restart, func(s *subject) error { _, err := s.ask(probe.Request{Keys: len(keys)}); return err }},
+		step{&f.Move, func(*subject) error {
+			return errors.Join(world.MoveSites(ctx, keys, moved), settled(ctx, world, keys, moved))
+		}},
+		step{&f.Idle, func(*subject) error { return wait(ctx, c.idle) }})
+	if err != nil {
 		return f, "", err
 	}
-	moved, err := endState(world)
-	return f, made + moved, err
+	end, err = endState(world)
+	return f, made + end, err
 }
 
-// create measures how a new operator does all the work.
-func create(ctx context.Context, c config, world *cluster.Cluster, of side, keys []types.NamespacedName) (p phase, err error) {
-	s, err := startSubject(ctx, world, of, c.workers)
-	if err != nil {
-		return p, err
-	}
-	defer func() { err = errors.Join(err, s.stop()) }()
-	if err := settled(ctx, world, keys, cluster.Host); err != nil {
-		return p, err
-	}
-	return s.end(ctx)
+// step is a part of the work, with its measurements.
+type step struct {
+	phase *phase
+	work  func(*subject) error // returns when the work is done
 }
 
-// restart measures how an operator finds out that all work is done, then how it moves all
-// Websites to other hosts, and then what it does while nothing happens.
-func restart(ctx context.Context, c config, world *cluster.Cluster, of side, keys []types.NamespacedName) (start, move, idle phase, err error) {
+// run runs an operator for some steps, one after the other.
+func (c config) run(ctx context.Context, world *cluster.Cluster, of side, steps ...step) (err error) {
 	s, err := startSubject(ctx, world, of, c.workers)
 	if err != nil {
-		return start, move, idle, err
+		return err
 	}
 	defer func() { err = errors.Join(err, s.stop()) }()
-	if _, err := s.ask(probe.Request{Keys: len(keys)}); err != nil {
-		return start, move, idle, err
+	for i, step := range steps {
+		if i > 0 {
+			err = s.begin()
+		}
+		if err == nil {
+			err = step.work(s)
+		}
+		if err != nil {
+			return err
+		}
+		if *step.phase, err = s.end(ctx); err != nil {
+			return err
+		}
 	}
-	if start, err = s.end(ctx); err != nil {
-		return start, move, idle, err
-	}
-	if err := s.begin(); err != nil {
-		return start, move, idle, err
-	}
-	host := func(key types.NamespacedName) string { return "new." + cluster.Host(key) }
-	if err := errors.Join(world.MoveSites(ctx, keys, host), settled(ctx, world, keys, host)); err != nil {
-		return start, move, idle, err
-	}
-	if move, err = s.end(ctx); err != nil {
-		return start, move, idle, err
-	}
-	if err := errors.Join(s.begin(), wait(ctx, c.idle)); err != nil {
-		return start, move, idle, err
-	}
-	idle, err = s.end(ctx)
-	return start, move, idle, err
+	return nil
 }
 
 // settled waits until all Websites have the given hosts, an Ingress and a status.

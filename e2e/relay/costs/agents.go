@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"sync"
 	"time"
 
@@ -39,10 +38,10 @@ type agents struct {
 }
 
 // watchPods is watchers of Pods until the standard input ends.
-func watchPods(at address) error {
+func watchPods(c crowd) error {
 	a := &agents{}
-	for range max(1, min(at.Connections, at.Watchers)) {
-		client, err := typedcore.NewForConfig(at.config(&a.received))
+	for range max(1, min(c.Connections, c.Watchers)) {
+		client, err := typedcore.NewForConfig(counted(c.Server, &a.received))
 		if err != nil {
 			return err
 		}
@@ -56,9 +55,9 @@ func watchPods(at address) error {
 	if err != nil {
 		return err
 	}
-	for i := range at.Watchers {
+	for i := range c.Watchers {
 		all.Go(func() {
-			if err := a.watch(ctx, a.pods[i%len(a.pods)], now.ResourceVersion, at.After); err != nil && ctx.Err() == nil {
+			if err := a.watch(ctx, a.pods[i%len(a.pods)], now.ResourceVersion, c.After); err != nil && ctx.Err() == nil {
 				a.fail(err)
 			}
 		})
@@ -129,8 +128,8 @@ func (a *agents) got() (got, error) {
 	defer a.mu.Unlock()
 	g := got{Watching: a.watching, Events: len(a.latencies), Received: a.received.Load()}
 	if g.Events > 0 {
-		sorted := slices.Sorted(slices.Values(a.latencies))
-		g.P50, g.P99 = lab.Quantile(sorted, 0.5), lab.Quantile(sorted, 0.99)
+		late := lab.Quantiles(a.latencies, 0.5, 0.99)
+		g.P50, g.P99 = late[0], late[1]
 	}
 	return g, a.failed
 }

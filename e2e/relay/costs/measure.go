@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/customcacheinformer/informer/e2e/internal/process"
 	"github.com/customcacheinformer/informer/internal/lab"
 )
 
@@ -14,8 +15,8 @@ const often = 200 * time.Millisecond
 
 // costs is one measurement.
 type costs struct {
-	api, relay     server
-	upstream       float64 // bytes per second that the API server sends
+	servers        [2]server // the API server, and the relay
+	upstream       float64   // bytes per second that the API server sends
 	events, wanted int
 	p50, p99       float64 // seconds
 	list           figures // CPU and bytes of one list; without watchers alone
@@ -33,12 +34,12 @@ type server struct {
 func (w *world) measure(ctx context.Context, watchers int, relayed bool) (c costs, err error) {
 	servers, at := []*lab.Child{w.api}, w.at
 	if relayed {
-		relay, its, err := startServer(ctx, "relay", w.at)
+		relay, its, err := process.StartServer(ctx, "relay", w.at)
 		if err != nil {
 			return c, err
 		}
 		defer func() { err = errors.Join(err, relay.End()) }()
-		servers, at = append(servers, relay), its
+		servers, at = append(servers, relay), process.AddressOf(its)
 	}
 	empty, err := askAll(servers, "heap")
 	if err != nil {
@@ -61,7 +62,8 @@ func (w *world) measure(ctx context.Context, watchers int, relayed bool) (c cost
 	if err := w.whileChanging(ctx, &c, servers, agents, watchers); err != nil {
 		return c, err
 	}
-	for i, s := range []*server{&c.api, &c.relay}[:len(servers)] {
+	for i := range servers {
+		s := &c.servers[i]
 		s.memory, s.grown, s.watches = full[i].Memory, full[i].Memory-empty[i].Memory, full[i].Watches
 	}
 	if watchers == 0 {
@@ -71,9 +73,8 @@ func (w *world) measure(ctx context.Context, watchers int, relayed bool) (c cost
 }
 
 // startAgents starts a process of watchers, and waits until all watch.
-func (w *world) startAgents(ctx context.Context, at address, watchers int) (*lab.Child, error) {
-	at.Watchers, at.Connections, at.After = watchers, w.connections, w.changes
-	agents, err := lab.StartChild(ctx, "agents", at)
+func (w *world) startAgents(ctx context.Context, at process.Address, watchers int) (*lab.Child, error) {
+	agents, err := lab.StartChild(ctx, "agents", crowd{at, watchers, w.connections, w.changes})
 	if err != nil {
 		return nil, err
 	}
@@ -117,7 +118,8 @@ func (w *world) whileChanging(ctx context.Context, c *costs, servers []*lab.Chil
 	}
 	c.upstream = float64(received) / seconds
 	c.events, c.p50, c.p99 = end.Events, end.P50, end.P99
-	for i, s := range []*server{&c.api, &c.relay}[:len(servers)] {
+	for i := range servers {
+		s := &c.servers[i]
 		s.cpu, s.resident = (after[i].CPU-before[i].CPU)/seconds, after[i].Resident
 	}
 	return nil
@@ -127,17 +129,8 @@ func (w *world) whileChanging(ctx context.Context, c *costs, servers []*lab.Chil
 func listCosts(server, agents *lab.Child) (f figures, err error) {
 	var before, after figures
 	var start, end got
-	for _, step := range []func() error{
-		func() error { return server.Ask("state", &before) },
-		func() error { return agents.Ask("state", &start) },
-		func() error { return agents.Ask("list", &end) },
-		func() error { return server.Ask("state", &after) },
-	} {
-		if err := step(); err != nil {
-			return f, err
-		}
-	}
-	return figures{CPU: (after.CPU - before.CPU) / lists, Received: (end.Received - start.Received) / lists}, nil
+	err = errors.Join(server.Ask("state", &before), agents.Ask("state", &start), agents.Ask("list", &end), server.Ask("state", &after))
+	return figures{CPU: (after.CPU - before.CPU) / lists, Received: (end.Received - start.Received) / lists}, err
 }
 
 func askAll(all []*lab.Child, question string) ([]figures, error) {

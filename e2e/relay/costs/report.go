@@ -48,11 +48,10 @@ Pods costs. There are %d events a second for each watcher.
 
 `, n, w.writes)
 	lab.Header(out, 1, "", "memory", "CPU time", "CPU time of an event", "CPU time of a list", "bytes of a list")
-	for on, of := range []func(costs) server{func(c costs) server { return c.api }, func(c costs) server { return c.relay }} {
-		name := []string{direct, relayed}[on]
+	for i, name := range []string{direct, relayed} {
 		idle, fully := way{0, name}, way{n, name}
-		cpu := func(c costs) float64 { return of(c).cpu }
-		memory := r.median(fully, func(c costs) float64 { return of(c).grown })
+		cpu := func(c costs) float64 { return c.servers[i].cpu }
+		memory := r.median(fully, func(c costs) float64 { return c.servers[i].grown })
 		used := (r.median(fully, cpu) - r.median(idle, cpu)) / float64(n)
 		lab.Cells(out, name, fmt.Sprintf("%.1f kB | %.3f ms/s | %.0f µs | %.1f ms | %.2f MB",
 			memory/float64(n)/1e3, used*1e3, used*1e6/float64(w.writes),
@@ -70,22 +69,24 @@ func (r results) row(out io.Writer, of way) {
 		return fmt.Sprintf(format, r.median(of, figure))
 	}
 	cells := []string{
-		fmt.Sprint(of.watchers), of.on, median("%.0f", func(c costs) float64 { return float64(c.api.watches) }),
-		median("%.1f kB/s", func(c costs) float64 { return c.upstream / 1e3 }), "-", "-", "-",
+		fmt.Sprint(of.watchers), of.on, median("%.0f", func(c costs) float64 { return float64(c.servers[0].watches) }),
+		median("%.1f kB/s", func(c costs) float64 { return c.upstream / 1e3 }),
 	}
 	if of.watchers > 0 {
-		cells = append(cells[:4], median("%.0f", func(c costs) float64 { return float64(c.events) })+" of "+
+		cells = append(cells, median("%.0f", func(c costs) float64 { return float64(c.events) })+" of "+
 			median("%.0f", func(c costs) float64 { return float64(c.wanted) }),
 			median("%.1f ms", func(c costs) float64 { return c.p50 * 1e3 }), median("%.1f ms", func(c costs) float64 { return c.p99 * 1e3 }))
+	} else {
+		cells = append(cells, "-", "-", "-")
 	}
-	for i, of := range []func(costs) server{func(c costs) server { return c.api }, func(c costs) server { return c.relay }} {
-		if i == 1 && cells[1] == direct {
+	for i := range 2 {
+		if i == 1 && of.on == direct {
 			cells = append(cells, "-", "-", "-")
 			continue
 		}
-		cells = append(cells, median("%.1f MB", func(c costs) float64 { return of(c).memory / 1e6 }),
-			median("%.0f MB", func(c costs) float64 { return of(c).resident / 1e6 }),
-			median("%.1f ms/s", func(c costs) float64 { return of(c).cpu * 1e3 }))
+		cells = append(cells, median("%.1f MB", func(c costs) float64 { return c.servers[i].memory / 1e6 }),
+			median("%.0f MB", func(c costs) float64 { return c.servers[i].resident / 1e6 }),
+			median("%.1f ms/s", func(c costs) float64 { return c.servers[i].cpu * 1e3 }))
 	}
 	lab.Cells(out, cells...)
 }

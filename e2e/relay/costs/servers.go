@@ -42,8 +42,8 @@ func serveAPI(struct{}) error {
 	return lab.Answer(func(question string) (figures, error) { return figuresOf(question == "heap") })
 }
 
-// serveRelay is a relay of Pods, with a file, until the standard input ends. Every client may read.
-func serveRelay(from address) (err error) {
+// serveRelay is a relay of Pods, with a file, until the standard input ends. Everybody may read.
+func serveRelay(from process.Address) (err error) {
 	dir, err := os.MkdirTemp("", "relay-")
 	if err != nil {
 		return err
@@ -73,7 +73,7 @@ func serveRelay(from address) (err error) {
 	if err != nil {
 		return err
 	}
-	r, err := relay.New(relay.Options{Upstream: from.config(received), Resources: []relay.Resource{pods}, Serving: serving})
+	r, err := relay.New(relay.Options{Upstream: counted(from, received), Resources: []relay.Resource{pods}, Serving: serving})
 	if err != nil {
 		return err
 	}

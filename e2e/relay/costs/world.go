@@ -26,18 +26,17 @@ const (
 	annotation = "tick" // the number and the time of a write
 )
 
-// address is how to reach a server, and for watchers how many they are.
-type address struct {
-	process.Address
-
+// crowd is the watchers of a process.
+type crowd struct {
+	Server                process.Address
 	Watchers, Connections int
 	After                 int // the number of the last change before they watch
 }
 
-// config returns a client configuration. Each has connections of its own, and adds the bytes that it
+// counted returns a client configuration for protobuf. Each has connections of its own, and adds the bytes that it
 // receives to a count.
-func (a address) config(received *count) *rest.Config {
-	config := a.Config()
+func counted(at process.Address, received *count) *rest.Config {
+	config := at.Config()
 	config.ContentType, config.AcceptContentTypes = runtime.ContentTypeProtobuf, runtime.ContentTypeProtobuf
 	config.Dial = received.dial
 	return config
@@ -62,19 +61,11 @@ func (c *countedConn) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// startServer starts a child that first reports its address.
-func startServer(ctx context.Context, role string, argument any) (c *lab.Child, at address, err error) {
-	if c, err = lab.StartChild(ctx, role, argument); err == nil {
-		err = c.Hear(&at)
-	}
-	return c, at, err
-}
-
 // world is the API server and the Pods.
 type world struct {
 	plan
 	api     *lab.Child
-	at      address
+	at      process.Address
 	pods    typedcore.PodInterface
 	size    int // of a Pod, in protobuf
 	changes int // made so far
@@ -82,10 +73,12 @@ type world struct {
 
 func newWorld(ctx context.Context, p plan) (w *world, err error) {
 	w = &world{plan: p}
-	if w.api, w.at, err = startServer(ctx, "apiserver", struct{}{}); err != nil {
+	api, config, err := process.StartServer(ctx, "apiserver", struct{}{})
+	if err != nil {
 		return nil, err
 	}
-	client, err := typedcore.NewForConfig(w.at.config(&count{}))
+	w.api, w.at = api, process.AddressOf(config)
+	client, err := typedcore.NewForConfig(counted(w.at, &count{}))
 	if err == nil {
 		w.pods = client.Pods(namespace)
 		err = lab.Divide(w.objects, 8, func(n int) error { return w.create(ctx, n) })

@@ -2,7 +2,11 @@
 
 package main
 
-import "time"
+import (
+	"time"
+
+	"github.com/customcacheinformer/informer/internal/lab"
+)
 
 // pacer is a timer of the Go runtime. Its lateness is part of every measured latency.
 type pacer struct {
@@ -10,12 +14,10 @@ type pacer struct {
 	ticks int // number of periods that are over
 }
 
-func newPacer() (*pacer, error) { return &pacer{}, nil }
-
-// start starts the timer, and returns the time of the start.
-func (p *pacer) start() (time.Time, error) {
-	p.begun = time.Now()
-	return p.begun, nil
+// startPacer returns a timer, and the time of its start.
+func startPacer() (*pacer, time.Time, error) {
+	p := &pacer{begun: time.Now()}
+	return p, p.begun, nil
 }
 
 // wait blocks until at least one more period is over, and returns the number of such periods.
@@ -27,3 +29,7 @@ func (p *pacer) wait() (int, error) {
 }
 
 func (p *pacer) close() {}
+
+// threadTime returns the processor time of this process so far: there is no clock for a thread that
+// all systems have. So the garbage collector's time is in it, too.
+func threadTime() time.Duration { return lab.CPU() }

@@ -14,34 +14,19 @@ import (
 // process is idle, and that is a hundred times the latencies to be measured.
 type pacer struct{ timer *os.File }
 
-func newPacer() (*pacer, error) {
+// startPacer returns a timer, and the time of its start.
+func startPacer() (*pacer, time.Time, error) {
 	fd, err := unix.TimerfdCreate(unix.CLOCK_MONOTONIC, unix.TFD_NONBLOCK|unix.TFD_CLOEXEC)
 	if err != nil {
-		return nil, fmt.Errorf("making a timer: %w", err)
+		return nil, time.Time{}, fmt.Errorf("making a timer: %w", err)
 	}
-	return &pacer{os.NewFile(uintptr(fd), "timer")}, nil
-}
-
-// start starts the timer, and returns the time of the start.
-func (p *pacer) start() (time.Time, error) {
-	conn, err := p.timer.SyscallConn()
-	if err != nil {
-		return time.Time{}, fmt.Errorf("starting a timer: %w", err)
+	p := &pacer{os.NewFile(uintptr(fd), "timer")}
+	each, begun := unix.NsecToTimespec(int64(period)), time.Now()
+	if err := unix.TimerfdSettime(fd, 0, &unix.ItimerSpec{Value: each, Interval: each}, nil); err != nil {
+		p.close()
+		return nil, time.Time{}, fmt.Errorf("starting a timer: %w", err)
 	}
-	each := unix.NsecToTimespec(int64(period))
-	var begun time.Time
-	var failed error
-	err = conn.Control(func(fd uintptr) {
-		begun = time.Now()
-		failed = unix.TimerfdSettime(int(fd), 0, &unix.ItimerSpec{Value: each, Interval: each}, nil)
-	})
-	if err == nil {
-		err = failed
-	}
-	if err != nil {
-		return time.Time{}, fmt.Errorf("starting a timer: %w", err)
-	}
-	return begun, nil
+	return p, begun, nil
 }
 
 // wait blocks until at least one more period is over, and returns the number of such periods.
@@ -54,3 +39,13 @@ func (p *pacer) wait() (int, error) {
 }
 
 func (p *pacer) close() { _ = p.timer.Close() }
+
+// threadTime returns the processor time of this thread so far. The goroutine must be locked to its
+// thread.
+func threadTime() time.Duration {
+	var t unix.Timespec
+	if err := unix.ClockGettime(unix.CLOCK_THREAD_CPUTIME_ID, &t); err != nil {
+		return 0 // it cannot fail with these arguments
+	}
+	return time.Duration(t.Nano())
+}
