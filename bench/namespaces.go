@@ -128,8 +128,8 @@ func floodMeasurement(sz sizes) measurement {
 	return measurement{
 		rows: append(named("an event a ms in a namespace, p99",
 			row{unit: "µs", common: true},
-			row{name: ", beside a flood that nobody reads", unit: "µs", common: true},
-			row{name: ", beside a flood in another namespace", unit: "µs", common: true}),
+			row{name: ", with an unread flood", unit: "µs", common: true},
+			row{name: ", with a flood in another namespace", unit: "µs", common: true}),
 			row{name: "the last in the one before", unit: "times", common: true},
 			row{name: "handled events of the flood", unit: "a ms", plain: true}),
 		measure: func(ctx context.Context, s side) ([]float64, error) {

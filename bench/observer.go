@@ -22,7 +22,7 @@ func observerSection(sz sizes) section {
 	}{
 		{"no Observer", nil},
 		{"functions that do nothing", &informer.Observer{Apply: func(informer.ApplyInfo) {}, Handled: func(informer.HandledInfo) {}}},
-		{"Prometheus", informerprometheus.New(func() map[string]informer.MemberHealth { return nil }).Observer()}, // nobody scrapes
+		{"Prometheus", informerprometheus.New(func() map[string]informer.MemberHealth { return nil }).Observer()}, // without scrapes
 	} {
 		s.cases = append(s.cases, measurement{
 			rows: []row{{name: kind.name + ", " + plural(watchers, "watcher"), unit: "ns/event"}},

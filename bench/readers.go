@@ -10,7 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 )
 
-// readers is how many there are beside the watcher.
+// readers is how many there read next to the watcher.
 const readers = 32
 
 func readersSection(sz sizes) section {
@@ -20,7 +20,7 @@ func readersSection(sz sizes) section {
 		about: fmt.Sprintf("As in the section about latency, one event a ms goes to a watcher of an informer that holds %d objects. Meanwhile readers list all objects, ", sz.cached) +
 			"each with a pause of 10 ms after each list.",
 		cases: []measurement{{
-			rows: named(fmt.Sprintf("latency beside %d readers, ", readers),
+			rows: named(fmt.Sprintf("latency with %d readers, ", readers),
 				row{name: "p50", unit: "µs"}, row{name: "p99", unit: "µs", floor: both(20)}, row{name: "longest", unit: "µs"},
 				row{name: "objects that they read", unit: "/s", higher: true}),
 			measure: func(ctx context.Context, side side) ([]float64, error) {

@@ -29,9 +29,9 @@ func stormSection(sz sizes) section {
 		plain, stay bool
 	}{
 		{"storm of joins", false, false},
-		{"storm of joins that are told everything", false, true},
+		{"storm of joins that get everything", false, true},
 		{"storm of joins, plain store", true, false},
-		{"storm of joins that are told everything, plain store", true, true},
+		{"storm of joins that get everything, plain store", true, true},
 	} {
 		s.cases = append(s.cases, measurement{
 			rows: named(of.name, row{unit: "ms", floor: both(1)}, row{name: ": joins", unit: "/s", higher: true, plain: true}),

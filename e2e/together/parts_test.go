@@ -40,7 +40,7 @@ import (
 	"github.com/customcacheinformer/informer/store/disk"
 )
 
-// build adds all parts to the group. Those that are no members run until w.ctx ends.
+// build adds all parts to the group. Those that are not members run until w.ctx ends.
 func (w *world) build(running *sync.WaitGroup) {
 	east, west := w.clusters[0], w.clusters[1]
 	w.overClusters()

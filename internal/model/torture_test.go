@@ -70,7 +70,7 @@ const (
 	silent    sourceKind = "a source that leaves streams silent" // and ignores that one was asked for
 )
 
-// transformKind says what Transform does. It marks each object.
+// transformKind is the kind of Transform. It marks each object.
 type transformKind string
 
 const (
