@@ -255,7 +255,7 @@ func TestBeforeAndAfterFillTheSameStore(t *testing.T) {
 	}
 }
 
-func TestAReflectorAndAProjectionFillTheSameStore(t *testing.T) {
+func TestAReflectorAndASinkFillTheSameStore(t *testing.T) {
 	for name, run := range map[string]func(context.Context, cache.ListerWatcher, cache.Store) error{
 		"before": func(ctx context.Context, lw cache.ListerWatcher, metrics cache.Store) error {
 			reflectorBefore(ctx, lw, metrics)

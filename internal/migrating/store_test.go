@@ -3,14 +3,13 @@ package migrating_test
 import (
 	"context"
 	"fmt"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/customcacheinformer/informer"
-	"github.com/customcacheinformer/informer/store"
 )
 
 func storeBefore(ctx context.Context, lw cache.ListerWatcher, store cache.Store, handler cache.ResourceEventHandler) {
@@ -108,25 +107,16 @@ func reflectorBefore(ctx context.Context, lw cache.ListerWatcher, metrics cache.
 }
 
 func reflectorAfter(ctx context.Context, lw cache.ListerWatcher, metrics cache.Store) error {
-	pods, err := informer.NewFrom(lw, informer.Options[*corev1.Pod]{Store: store.NewProjection(identity)})
-	if err != nil {
-		return err
-	}
-	watcher := informer.WatcherFunc[*corev1.Pod](func(_ context.Context, e informer.Event[*corev1.Pod]) error {
-		if e.New == nil {
-			return metrics.Delete(e.Old) // which has only its identity
-		}
-		return metrics.Update(e.New)
-	})
-	if _, err := pods.AddWatcher(watcher, informer.WatcherOptions{Retry: informer.Backoff(time.Second, time.Minute, 0)}); err != nil {
-		return err
-	}
-	return pods.Run(ctx)
+	return informer.RunSink(ctx, lw, metricsSink{metrics})
 }
 
-// identity returns what the informer itself needs of a Pod.
-func identity(pod *corev1.Pod) *corev1.Pod {
-	return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
-		Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID, ResourceVersion: pod.ResourceVersion,
-	}}
+// metricsSink fills a store that has what was made of a Pod under its UID.
+type metricsSink struct{ store cache.Store }
+
+func (m metricsSink) Put(_ context.Context, _ string, pod *corev1.Pod) error {
+	return m.store.Update(pod)
+}
+
+func (m metricsSink) Remove(_ context.Context, _ string, uid types.UID) error {
+	return m.store.Delete(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{UID: uid}})
 }
