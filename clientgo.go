@@ -430,8 +430,10 @@ type SinkInformer[T Object] struct{ core *CustomCacheInformer[T] }
 // earlier process has put into it.
 //
 // NewSink returns an error if lw or sink is nil, whenever [NewFrom] does, and if one of the options is set that need stored
-// objects or watchers: Store, Durable, Indexers, Fields or DrainTimeout. IntakeAuto means IntakeEarly. Share is of use only if the
-// sink keeps objects.
+// objects or watchers: Store, Durable, Indexers, Fields or DrainTimeout. Share is of use only if the sink keeps objects.
+//
+// IntakeAuto means IntakeEarly, and WatchListAuto means WatchListOff, because a sink may be slow: the first state is listed in pages,
+// see [Options].PageSize. For a quick sink, WatchListOn saves requests.
 func NewSink[T Object](lw cache.ListerWatcher, sink Sink[T], opts Options[T]) (*SinkInformer[T], error) {
 	for name, set := range map[string]bool{
 		"Store": opts.Store != nil, "Durable": opts.Durable != nil, "Indexers": len(opts.Indexers) > 0, "Fields": len(opts.Fields) > 0, "DrainTimeout": opts.DrainTimeout != 0,

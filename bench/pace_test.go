@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-func TestAPaceMakesUpForWhatHeldItUp(t *testing.T) {
+func TestAPaceMakesUpForADelay(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	var begun time.Time
 	var late time.Duration

@@ -179,7 +179,7 @@ func TestThePageShowsHowAWatcherIsDoing(t *testing.T) {
 }
 
 // The page names an object that holds up a watcher, however many other events the watcher gets.
-func TestThePageShowsWhatOneObjectHoldsUp(t *testing.T) {
+func TestThePageShowsTheEventsThatOneObjectHoldsUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		src := informertest.NewSource[configMap]()
 		inf := newInformer(t, src, options{ErrorHandler: ignore})

@@ -53,7 +53,7 @@ func TestHostileNamesDoNoHarmOnThePage(t *testing.T) {
 	})
 }
 
-func TestThePageShowsNothingOfWhatIsInObjects(t *testing.T) {
+func TestThePageShowsNoContentsOfObjects(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		obj := object("a", "swordfish")
 		obj.Labels, obj.Annotations = map[string]string{"l": "swordfish"}, map[string]string{"a": "swordfish"}

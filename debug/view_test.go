@@ -146,7 +146,7 @@ func TestTheSummaryIsWellOnlyIfThereIsSomethingAndItIsWell(t *testing.T) {
 	}
 }
 
-func TestColumnsSayWhatTheyCountAndZerosAreFaint(t *testing.T) {
+func TestColumnsNameTheirFiguresAndZerosAreFaint(t *testing.T) {
 	w := informer.WatcherHealth{WatcherStats: informer.WatcherStats{Name: "w", Delivered: 7}}
 	shown := page(t, showing("maps", informer.Health{Watchers: []informer.WatcherHealth{w}}))
 	wantShown(t, shown, `<td data-label="Handled" class="number">7</td>`, `<td data-label="Merged" class="number quiet">0</td>`)
@@ -167,7 +167,7 @@ func TestThePageCountsTimeInTwoUnits(t *testing.T) {
 	})
 }
 
-func TestOnlyWhatGetsSomethingDoneIsGreen(t *testing.T) {
+func TestOnlyWorkInProgressIsGreen(t *testing.T) {
 	call := []enqueue.KeyHealth{{Key: "a", For: time.Minute}}
 	for _, test := range []struct {
 		health informer.MemberHealth
@@ -205,7 +205,7 @@ func TestThePageShowsSinceWhenASourceFails(t *testing.T) {
 }
 
 // Every text of a program may be such that a reader would take it for another one.
-func TestWhatIsNotVisibleIsAnEscape(t *testing.T) {
+func TestInvisibleCharactersAreEscaped(t *testing.T) {
 	for text, want := range map[string]string{
 		"\u202egnp.exe": "‹U+202E›gnp.exe", "a\nb": "a‹U+000A›b", "a\x00b": "a‹U+0000›b", "a\u00a0b": "a‹U+00A0›b", "a\u200bb": "a‹U+200B›b",
 		"a\u00adb": "a‹U+00AD›b", "a\u3164b": "a‹U+3164›b", "a\ufe0fb": "a‹U+FE0F›b", "a\U000e0041b": "a‹U+E0041›b", "a\u2800b": "a‹U+2800›b",
@@ -243,7 +243,7 @@ func TestThePageNamesThreeOfManyCalls(t *testing.T) {
 	})
 }
 
-func TestWhatCannotBeEncodedIsAnErrorAndNoHalfAnAnswer(t *testing.T) {
+func TestAnAnswerThatCannotBeEncodedIsAWholeError(t *testing.T) {
 	h := showing("maps", informer.Health{Name: "from the future", LastList: time.Date(10000, 1, 1, 0, 0, 0, 0, time.UTC)})
 	answer := get(h, "/?format=json")
 	if body := answer.Body.String(); answer.Code != http.StatusInternalServerError || strings.Contains(body, "from the future") {
@@ -280,7 +280,7 @@ func TestAChartSaysHowHighItIs(t *testing.T) {
 }
 
 // A source that has not failed, but gives no answer, or not the end of the first state.
-func TestThePageShowsForWhatASourceIsWaitedFor(t *testing.T) {
+func TestThePageShowsTheRequestThatASourceWaitsFor(t *testing.T) {
 	reason := errors.New("the end of the first state has not come for 12s")
 	for _, test := range []struct {
 		health    informer.Health

@@ -49,7 +49,7 @@ func TestASharedQuantityHasItsText(t *testing.T) {
 	}
 }
 
-func TestTheFiguresCountWhatAnUpdateTakes(t *testing.T) {
+func TestTheFiguresCountTheMemoryOfAnUpdate(t *testing.T) {
 	table := share.New()
 	object := func() *corev1.ConfigMap {
 		obj := &corev1.ConfigMap{Data: map[string]string{"key": "value"}, BinaryData: map[string][]byte{"key": []byte("bytes")}}

@@ -140,9 +140,9 @@ func TestObjectsStayEqualWhileTheCollectorRuns(t *testing.T) {
 	}
 }
 
-// TestMemoryThatIsFreedIsNotUsed runs other tests again in a process whose garbage collector overwrites
+// TestFreedMemoryIsNotUsed runs other tests again in a process whose garbage collector overwrites
 // memory that it frees, and checks its own marks.
-func TestMemoryThatIsFreedIsNotUsed(t *testing.T) {
+func TestFreedMemoryIsNotUsed(t *testing.T) {
 	const variable = "SHARE_TEST_CLOBBER"
 	if os.Getenv(variable) != "" {
 		t.Skip("this is the process")

@@ -9,7 +9,7 @@ import (
 	"github.com/customcacheinformer/informer/share"
 )
 
-func TestMeasureShowsWhatAnObjectAdds(t *testing.T) {
+func TestMeasureShowsTheMemoryThatAnObjectAdds(t *testing.T) {
 	table := share.New()
 	measure := func() (bytes, added int) { return table.Measure(mix.New(1, 100).Pod(7, 0)) }
 	bytes, added := measure()

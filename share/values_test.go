@@ -22,7 +22,7 @@ type named string
 // box is an object that has one value.
 type box[T any] struct{ Value T }
 
-func TestANaNAndAFunctionStayWhatTheyAre(t *testing.T) {
+func TestANaNAndAFunctionAreKept(t *testing.T) {
 	type odd struct {
 		Map     map[float64]string
 		Func    func() int

@@ -56,7 +56,7 @@ func TestAProjectionPasses(t *testing.T) {
 	})
 }
 
-func TestAProjectionRefusesWhatItCannotKeep(t *testing.T) {
+func TestAProjectionRefusesFieldsThatItCannotKeep(t *testing.T) {
 	without := func(change func(*object)) func(*object) *object {
 		return func(obj *object) *object {
 			kept := obj.DeepCopy()
@@ -116,7 +116,7 @@ func TestAProjectionOfNothingPanics(t *testing.T) {
 	store.NewProjection[*object](nil)
 }
 
-func TestIndexesOfAProjectionAreOfWhatIsKept(t *testing.T) {
+func TestIndexesOfAProjectionAreOfKeptFields(t *testing.T) {
 	s := store.NewProjection(withoutData)
 	err := s.AddIndexers(cache.Indexers{"data": func(obj any) ([]string, error) {
 		return []string{fmt.Sprint(len(obj.(*object).Data))}, nil

@@ -147,7 +147,7 @@ func TestFieldsOfEmbeddedStructsAreNotTakenForOthers(t *testing.T) {
 	}
 }
 
-func TestOfAFieldThatIsLeftOutNothingIsKept(t *testing.T) {
+func TestNothingOfAnOmittedFieldIsKept(t *testing.T) {
 	for _, paths := range [][]string{{"spec", "spec.nodeName"}, {"spec.nodeName", "spec"}, {"spec", "spec"}} {
 		o := newOmission(reflect.TypeFor[*corev1.Pod](), paths...)
 		if rest, ok := cutJSON(&o.root, nil, []byte(`{"spec":{"nodeName":"n","hostname":"h"},"x":1}`)); !ok || string(rest) != `{"x":1}` {

@@ -128,7 +128,7 @@ func TestAnIndexFollowsTheWritesOfAStore(t *testing.T) {
 	})
 }
 
-func TestAnIndexThatIsAddedWhileLiveHasTheWholeStore(t *testing.T) {
+func TestAnIndexAddedWhileLiveHasTheWholeStore(t *testing.T) {
 	eachStore(t, func(t *testing.T, store cache.Store) {
 		x := newIndex(t, store, cache.Indexers{cache.NamespaceIndex: ByNamespace()})
 		begin(t, x)
@@ -149,7 +149,7 @@ func TestAnIndexThatIsAddedWhileLiveHasTheWholeStore(t *testing.T) {
 }
 
 // Until an overlay is complete, the whole store is searched.
-func TestAnIndexThatIsBeingFilledFindsEverything(t *testing.T) {
+func TestAnIndexFindsEverythingWhileItIsFilled(t *testing.T) {
 	store := &pagedStore{Store: newPlain(), size: 2}
 	x := newIndex(t, store, nil)
 	begin(t, x)

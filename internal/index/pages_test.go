@@ -143,7 +143,7 @@ func TestReadsTakeASmallPartOfTheTime(t *testing.T) {
 	}
 }
 
-func TestReadsOfAStoreThatIsNotWrittenNeedNoRest(t *testing.T) {
+func TestReadsOfAnUnwrittenStoreNeedNoRest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, p := newSlow(time.Millisecond)
 		s.quiet = true

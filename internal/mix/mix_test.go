@@ -190,7 +190,7 @@ func TestTheMixIsThatOfALargeCluster(t *testing.T) {
 	within("kinds of owners", len(kinds), 4, 4)
 }
 
-func TestAnUpdateChangesWhatKubeletDoes(t *testing.T) {
+func TestAnUpdateChangesTheFieldsThatKubeletWrites(t *testing.T) {
 	m := mix.New(1, pods)
 	for i := 0; i < pods; i += 111 {
 		before := m.Pod(i, 0)

@@ -67,7 +67,7 @@ func TestAnUnknownOperationOrEventIsNoNewSeries(t *testing.T) {
 	}
 }
 
-func TestAnInformerWithAnObserverOfItsOwnHasOnlyWhatHealthSays(t *testing.T) {
+func TestAnInformerWithAnObserverOfItsOwnHasOnlyTheFiguresOfHealth(t *testing.T) {
 	bubble(t, []configMap{object("a", "1")}, func(r *rig, src *informertest.Source[configMap]) {
 		r.add(src, options{Observer: &informer.Observer{}})
 		r.add(src, options{Name: "both", Observer: informer.Tee(&informer.Observer{}, r.metrics.Observer())})

@@ -15,7 +15,7 @@ import (
 	"github.com/customcacheinformer/informer/store/disk"
 )
 
-func TestWhatCannotBeStoredIsRefused(t *testing.T) {
+func TestObjectsThatCannotBeStoredAreRefused(t *testing.T) {
 	widget := func(field any) informer.AnyObject {
 		u := sample.Widget("default", "a").(*unstructured.Unstructured)
 		u.Object["field"] = field

@@ -237,7 +237,7 @@ func TestDamageIsNoticed(t *testing.T) {
 }
 
 // A page that is both free and used would be overwritten later.
-func TestAUsedPageThatIsAmongTheFreeOnesIsNoticed(t *testing.T) {
+func TestAUsedPageAmongTheFreeOnesIsNoticed(t *testing.T) {
 	t.Parallel()
 	file := whole(t, steps)
 	first, second := file[16:80], file[disk.PageSize+16:][:64]
@@ -275,7 +275,7 @@ func TestATruncatedFileIsNoticed(t *testing.T) {
 	}
 }
 
-func TestWhatIsNoStoreIsSetAside(t *testing.T) {
+func TestAFileThatDoesNotHoldAStoreIsSetAside(t *testing.T) {
 	t.Parallel()
 	noise := make([]byte, 100_000)
 	random := rand.New(rand.NewPCG(5, 1))
@@ -323,7 +323,7 @@ func TestATornWriteIsTheStateBefore(t *testing.T) {
 	}
 }
 
-func TestEveryFileThatIsWrittenIsWhole(t *testing.T) {
+func TestEveryWrittenFileIsWhole(t *testing.T) {
 	t.Parallel()
 	path := newPath(t)
 	s := open(t, path, sample.ConfigMap("", ""), disk.Options{Durability: disk.SurviveProcess, Indexers: versionIndexer})
@@ -369,7 +369,7 @@ func TestDamageIsToldWhileItIsInUse(t *testing.T) {
 	wantAside(t, path, sample.ConfigMap("", ""), disk.Options{}, "default/bad")
 }
 
-func TestAFileThatIsTruncatedWhileInUseEndsTheStoreAndNotTheProcess(t *testing.T) {
+func TestAFileTruncatedWhileInUseEndsTheStoreAndNotTheProcess(t *testing.T) {
 	t.Parallel()
 	path := newPath(t)
 	var reported []error

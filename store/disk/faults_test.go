@@ -86,7 +86,7 @@ type Moded struct {
 // DeepCopyObject returns a shallow copy, which is enough for the test.
 func (m *Moded) DeepCopyObject() runtime.Object { next := *m; return &next }
 
-func TestWhatCouldNotBeReadAgainIsRefused(t *testing.T) {
+func TestObjectsThatCouldNotBeReadAgainAreRefused(t *testing.T) {
 	s := open(t, newPath(t), &Moded{}, disk.Options{})
 	bad := &Moded{ObjectMeta: metav1.ObjectMeta{Name: "bad"}}
 	err := s.Apply(t.Context(), []informer.Change{adding(bad)}, "1")
@@ -100,7 +100,7 @@ func TestWhatCouldNotBeReadAgainIsRefused(t *testing.T) {
 	}
 }
 
-func TestAnIdentityThatIsNoTextIsRefused(t *testing.T) {
+func TestAnIdentityOfInvalidTextIsRefused(t *testing.T) {
 	path := newPath(t)
 	_, err := disk.Open(path, sample.ConfigMap("", ""), disk.Options{Identity: store.Identity{Cluster: "\xffhash"}})
 	if err == nil || !strings.Contains(err.Error(), `Options.Identity.Cluster is "\xffhash"`) {
@@ -164,7 +164,7 @@ func TestAnErrorOfTheDiskIsNoDamage(t *testing.T) {
 
 // A file that was set aside is kept until another file with contents is set aside. Files with
 // other names are never removed.
-func TestWhatWasSetAsideIsKept(t *testing.T) {
+func TestFilesSetAsideAreKept(t *testing.T) {
 	path := newPath(t)
 	users := path + ".aside-for-the-report"
 	writeFile(t, users, []byte("mine"))

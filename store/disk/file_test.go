@@ -106,7 +106,7 @@ func TestAFileOfAnotherFormatOrWithOtherFieldsIsSetAside(t *testing.T) {
 	}
 }
 
-func TestAFileWithoutWhatMustBeInItIsSetAside(t *testing.T) {
+func TestAnIncompleteFileIsSetAside(t *testing.T) {
 	for name, f := range map[string]func(tx *bbolt.Tx) error{
 		"objects":     func(tx *bbolt.Tx) error { return tx.DeleteBucket([]byte("objects")) },
 		"label":       func(tx *bbolt.Tx) error { return disk.Remove(tx.Bucket([]byte("about")), []byte("label")) },
@@ -138,7 +138,7 @@ func TestOneFileIsKeptThatWasSetAside(t *testing.T) {
 	}
 }
 
-func TestAFileThatIsNotSyncedIsNotUsedOnAnotherMachine(t *testing.T) {
+func TestAnUnsyncedFileIsNotUsedOnAnotherMachine(t *testing.T) {
 	opts := disk.Options{Durability: disk.SurviveProcess}
 	moved := func(tx *bbolt.Tx) error {
 		about, key := tx.Bucket([]byte("about")), []byte("session")
@@ -174,7 +174,7 @@ func TestAFileThatIsNotSyncedIsNotUsedOnAnotherMachine(t *testing.T) {
 	inFile(t, path, synced)
 }
 
-func TestWhatIsNotTheFilesFaultLeavesItAlone(t *testing.T) {
+func TestErrorsOutsideTheFileLeaveItAlone(t *testing.T) {
 	dir := t.TempDir()
 	file := filepath.Join(dir, "file")
 	writeFile(t, file, []byte("text"))

@@ -63,7 +63,7 @@ func crashed(t *testing.T, path string) string {
 	return to
 }
 
-func TestAStoreIsWhatAnInformerAsksFor(t *testing.T) {
+func TestAStoreImplementsTheInterfacesOfAnInformer(t *testing.T) {
 	for name, object := range map[string]func(namespace, name string) informer.AnyObject{
 		"protobuf": sample.ConfigMap, "JSON": sample.NewGadget, "CBOR": sample.Widget, "metadata": sample.Metadata,
 	} {

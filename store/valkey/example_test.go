@@ -29,7 +29,7 @@ func newReader(server client.Client, identity store.Identity) (*informer.CustomC
 	return informer.NewFrom(source, informer.Options[*corev1.Pod]{})
 }
 
-func TestAReaderIsToldWhatTheWriterIsTold(t *testing.T) {
+func TestAReaderGetsTheEventsOfTheWriter(t *testing.T) {
 	srv, identity := server.Start(t), newIdentity()
 	s, err := openShared(t.Context(), srv.Client(), identity, 1)
 	must(t, err)

@@ -41,7 +41,7 @@ func wantUnavailable(t *testing.T, source *valkey.Source, version string) {
 	}
 }
 
-func TestAPartThatIsMissingIsAnError(t *testing.T) {
+func TestAMissingPartIsAnError(t *testing.T) {
 	srv := server.Start(t)
 	for _, part := range []string{"about", "objects", "keys", "tombstones", "log", "all"} {
 		t.Run(part, func(t *testing.T) {

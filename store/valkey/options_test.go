@@ -187,7 +187,7 @@ func FuzzAnObjectIsStoredUnderItsKeyAlone(f *testing.F) {
 	})
 }
 
-func TestASourceRefusesWhatItCannotServe(t *testing.T) {
+func TestASourceRefusesRequestsThatItCannotServe(t *testing.T) {
 	srv, identity := server.Start(t), newIdentity()
 	filled(t, srv, identity)
 	source := newSource(t, srv.Client(), identity)

@@ -49,7 +49,7 @@ func open(t *testing.T, c client.Client, example any, opts valkey.Options) *valk
 	return s
 }
 
-func TestAStoreIsWhatAnInformerAsksFor(t *testing.T) {
+func TestAStoreImplementsTheInterfacesOfAnInformer(t *testing.T) {
 	srv := server.Start(t)
 	for name, object := range map[string]func(namespace, name string) informer.AnyObject{
 		"protobuf": sample.ConfigMap, "JSON": sample.NewGadget, "CBOR": sample.Widget, "metadata": sample.Metadata,

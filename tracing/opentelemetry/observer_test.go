@@ -73,7 +73,7 @@ func tellAll(o *informer.Observer, text string, took time.Duration, err error) {
 	o.Store(informer.StoreInfo{Informer: text, Op: "get", Key: text, Took: took, Err: err})
 }
 
-func TestWhatIsNotRecordedIsNotDescribed(t *testing.T) {
+func TestUnrecordedSpansAreNotDescribed(t *testing.T) {
 	provider := &unsampled{t: t}
 	tellAll(opentelemetry.Observer(provider), "i", time.Second, unasked{t})
 	if provider.spans != 3 || provider.ended != 3 {

@@ -112,7 +112,7 @@ func TestEachStepOfAnInformerIsASpanOfTheTimeItTook(t *testing.T) {
 	})
 }
 
-func TestWhatACallDoesIsInItsTrace(t *testing.T) {
+func TestTheWorkOfACallIsInItsTrace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := record()
 		src := informertest.NewSource(object("a", "1"))
@@ -250,7 +250,7 @@ func TestAPanicIsRecordedAndGoesOn(t *testing.T) {
 
 func panics(v any) { panic(v) }
 
-func TestAWatcherThatIsNilCannotBeAdded(t *testing.T) {
+func TestANilWatcherCannotBeAdded(t *testing.T) {
 	inf, err := informer.NewFrom(informertest.NewSource[configMap](), informer.Options[configMap]{})
 	if err != nil {
 		t.Fatal(err)
@@ -281,7 +281,7 @@ func TestFunctionsThatAWatcherDoesNotHaveMakeNoSpans(t *testing.T) {
 	})
 }
 
-func TestWhatIsNotSelectedMakesNoSpans(t *testing.T) {
+func TestUnselectedEventsMakeNoSpans(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := record()
 		src := informertest.NewSource(object("a", "in"), object("b", "out"))
@@ -303,7 +303,7 @@ func TestWhatIsNotSelectedMakesNoSpans(t *testing.T) {
 	})
 }
 
-func TestACallThatIsNotRecordedIsNotDescribed(t *testing.T) {
+func TestAnUnrecordedCallIsNotDescribed(t *testing.T) {
 	provider := &unsampled{t: t}
 	type mark struct{}
 	failing := unasked{t}

@@ -32,7 +32,7 @@ func TestTheTableHasEachWayToShareTheWork(t *testing.T) {
 	t.Log("\n" + out.String())
 }
 
-func TestAReplicaThatIsYetToListDoesNotHaveItsPart(t *testing.T) {
+func TestAReplicaYetToListDoesNotHaveItsPart(t *testing.T) {
 	w := &world{plan: plan{objects: 400}}
 	const half = buckets / 2
 	for _, c := range []struct {
