@@ -199,12 +199,17 @@ mutations-matrix: ## plant the faults, and keep in tools/mutate/matrix.txt which
 
 SOAK ?= 10m
 .PHONY: soak
-soak: chaos shards-histories relay-fleet ## run what takes too long for each change: chaos, fleets, histories of replicas, kube-apiserver; takes hours
+soak: chaos shards-histories relay-fleet together ## run what takes too long for each change: chaos, fleets, histories of replicas, kube-apiserver; takes hours
 	go test -race -count=1 -timeout=60m $(TESTFLAGS) -p 1 $(SOAKED)
 
 .PHONY: chaos
 chaos: ## disturb informers of a real API server for SOAK (default: 10m), then run them undisturbed for as long
 	cd e2e && go test -count=1 -timeout 0 -run 'Chaos|Soak' -v ./chaos -chaos $(SOAK) -soak $(SOAK) -table "$(TABLE)"
+
+TOGETHER ?= 2h
+.PHONY: together
+together: ## run most parts of the library at once over 30,000 Pods of two clusters, for TOGETHER (default: 2h), and print the memory over time
+	cd e2e && go test -count=1 -timeout 0 -run Together -v ./together -together $(TOGETHER) -pods 30000 -table "$(TABLE)"
 
 HISTORIES ?= 50
 .PHONY: shards-histories
