@@ -156,9 +156,9 @@ func givenUp(gaveUp bool, failures int) string {
 // Unwrap returns Err.
 func (e *StoreError) Unwrap() error { return e.Err }
 
-// EventError reports an error that a watcher returned, or its panic that was recovered. It is reported
-// when an event fails for the first time. If the event is retried and finally given up, it is reported
-// once more.
+// EventError reports an error that a watcher returned, or a panic of a watcher, see
+// WatcherOptions.RecoverPanics. It is reported when an event fails for the first time. If the event is
+// retried and finally given up, it is reported once more.
 type EventError struct {
 	Watcher  string // WatcherOptions.Name
 	Cluster  string // "" unless the informer was made by NewOverClusters
@@ -186,8 +186,8 @@ func (e *EventError) Error() string {
 // Unwrap returns Err.
 func (e *EventError) Unwrap() error { return e.Err }
 
-// PanicError is the error for a panic of a watcher that was recovered, see
-// WatcherOptions.RecoverPanics.
+// PanicError is the error for a recovered panic of a watcher, see WatcherOptions.RecoverPanics, or of the
+// reconcile function of a controller.
 type PanicError struct {
 	Value any    // the value given to panic
 	Stack []byte // the stack of the goroutine that panicked, as runtime/debug.Stack returns it

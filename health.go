@@ -50,7 +50,8 @@ type Health struct {
 	// brings a bookmark about once a minute. LastContact is zero if nothing arrived yet. While the API
 	// server answers each request with an error, it does not change, and SourceError has the error.
 	LastContact time.Time `json:"lastContact,omitzero"`
-	// ResourceVersion is the version up to which the store has every change.
+	// ResourceVersion is the version up to which the store has every change. It is "" before the first
+	// list is in the store, and for an informer of [NewOverClusters]: there each of Clusters has its own.
 	ResourceVersion string `json:"resourceVersion,omitempty"`
 	// LastProgress is the time at which ResourceVersion was last confirmed: a change, a list or a
 	// bookmark was applied. A quiet watch confirms it about once a minute. With client-go's fakes,
@@ -73,7 +74,8 @@ type Health struct {
 	// informers Namespaces is nil.
 	Namespaces []SourceHealth `json:"namespaces,omitzero"`
 	// Clusters has an element for each cluster of an informer that NewOverClusters has made, in the order in which they
-	// were engaged. The other fields show the worst of them, as with Namespaces. For other informers Clusters is nil.
+	// were engaged. The fields that Health and SourceHealth share show the worst cluster, as with Namespaces, except
+	// ResourceVersion. For other informers Clusters is nil.
 	Clusters []SourceHealth `json:"clusters,omitzero"`
 	// SourceError is the error with which lists or watches fail now. If none fails, it may be a warning:
 	// a request has had no answer for 30 s, a stream of the first state has not ended after 10 s, or a

@@ -207,8 +207,8 @@ type Options[T Object] struct {
 	Decode DecodeMode
 
 	// Lists limits how many lists are under way at the same time, in this informer and in all others with the
-	// same limit. Defaults to the limit of the [Group] or the [ClientGo] to which the informer belongs. Without
-	// one, there is no limit. It is copied.
+	// same limit. Defaults to the limit of the [Group] or the [ClientGo] to which the informer belongs. An
+	// informer that belongs to neither has no limit by default.
 	Lists *ListLimit
 
 	// Backoff sets the pauses between lists and watches that fail. After two minutes in which list and watch

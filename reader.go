@@ -94,10 +94,10 @@ func selected[T Object](objs []T, sel labels.Selector) []T {
 	return slices.DeleteFunc(objs, func(obj T) bool { return !sel.Matches(labels.Set(obj.GetLabels())) })
 }
 
-// ByIndex returns the objects with that value in an index, see [Reader.ByIndex]. Each object had the value when the
-// index function was last called for it. While the informer's own store writes a batch of changes, some objects may
-// already be in their new state. ByIndex of a [Snapshot] returns all of them in one state. A Snapshot costs the next
-// writes some time; this method costs them none.
+// ByIndex returns the objects with that value in an index, see [Reader.ByIndex]. An object has the values that the
+// index function last returned for it. While the informer's own store writes a batch of changes, ByIndex may return
+// some objects in the new state and others in the old one. ByIndex of a [Snapshot] returns all objects in one state, but
+// taking a Snapshot slows down the next writes.
 func (i *CustomCacheInformer[T]) ByIndex(name, value string) ([]T, error) {
 	if i.own != nil {
 		return i.shown(i.own.Now()).ByIndex(name, value)
@@ -282,8 +282,8 @@ type SourceVersions struct {
 	// store. Each bookmark raises it, even if no object has changed.
 	ResourceVersion string
 	// Listed is the version of the last list, or the version of a [Durable] from which the informer has continued
-	// without a list. The source delivers each change after Listed one by one. Deletes before Listed show only
-	// because the list lacks the object. It is "" before the first list is in the store.
+	// without a list. The source sends one event for each change after Listed. It sends none for a delete before
+	// Listed: the list only lacks the object. Listed is "" before the first list is in the store.
 	Listed string
 	// Changed is the highest version of an object or of a delete that the store has, or is about to get. It is "" if
 	// there is none. No reader has seen a later state of the store. For a delete that only a list has shown, Changed

@@ -85,13 +85,13 @@ type Change struct {
 	// Entry is an object to be stored under its key. It replaces the object that the store may have
 	// there.
 	Entry
-	// Delete means that the object under the key, if any, must be removed instead. In any case the
-	// store must keep Object as a tombstone, by key and UID. It replaces a tombstone with the same key
-	// and UID. Object is the object that Get would return at that moment, even if the watch has sent a
-	// later state.
+	// Delete means that the store must remove the object under Key, if any, instead of storing Object.
+	// Even if there was none, the store must keep Object as a tombstone, by key and UID, unless
+	// NoTombstone is set. The new tombstone replaces one with the same key and UID. Object is the object
+	// that Get would return at that moment, even if the watch has sent a later state.
 	Delete bool
-	// NoTombstone means that Delete must not keep a tombstone: watchers get no delete of this object. A tombstone that the
-	// store has already stays.
+	// NoTombstone means that the store must keep no tombstone for this Delete, because watchers get no delete of this
+	// object. An earlier tombstone with the same key and UID stays.
 	NoTombstone bool
 }
 
