@@ -10,7 +10,7 @@ import (
 	"github.com/customcacheinformer/informer"
 )
 
-// Clients is a [Follower] that has a client for each cluster, for example for what a controller writes. [NewClients] makes one.
+// Clients is a [Follower] that has a client for each cluster, for example for the writes of a controller. [NewClients] makes one.
 // Its methods may be called from any goroutine.
 type Clients[C any] struct {
 	connect func(config *rest.Config) (C, error)
@@ -20,7 +20,7 @@ type Clients[C any] struct {
 }
 
 // NewClients returns a follower that calls connect for each cluster, and again when the configuration of the cluster changes.
-// connect may change config, but must not make requests, as kubernetes.NewForConfig makes none. Pass this follower to [New] before
+// connect may change config, but must not make requests; kubernetes.NewForConfig makes none. Pass this follower to [New] before
 // the followers of informers, so that a cluster has a client when its first event comes. If connect is nil, NewClients returns
 // nil, and then New returns an error.
 func NewClients[C any](connect func(config *rest.Config) (C, error)) *Clients[C] {

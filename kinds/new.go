@@ -42,8 +42,9 @@ type Options[T informer.Object] struct {
 	Wanted func(Offer) bool
 	// Informer has the options of the informer over all kinds. Its Name defaults to Options.Name followed by " objects".
 	Informer informer.Options[T]
-	// ErrorHandler is called when the CRDs or the APIServices cannot be read, and when discovery fails: once for each outage. It is called
-	// from several goroutines. Defaults to [informer.Report].
+	// ErrorHandler is called when the CRDs or the APIServices cannot be read, as often as [informer.WatchError] describes, and once for
+	// each outage of discovery. Several goroutines may call it at once. Errors of the kinds' objects go to Informer.ErrorHandler instead.
+	// Defaults to [informer.Report].
 	ErrorHandler func(ctx context.Context, err error)
 }
 
