@@ -47,8 +47,9 @@ type Health struct {
 	// Calls has the keys of the calls under way, at most ten, those of the oldest calls first.
 	Calls []KeyHealth `json:"-"`
 	// Stuck is above 0 if calls do not return, so that only a restart of the process helps. It is
-	// how long all workers have been in their calls while keys wait, or how long ago a stop ended
-	// the ctx of calls that are still under way. See Options.HangTimeout.
+	// how long all workers have been in their calls while keys wait, once that is at least
+	// Options.HangTimeout. Otherwise it is how long ago a stop ended the ctx of calls that are still
+	// under way, once that is at least a minute, or HangTimeout if that is shorter.
 	Stuck time.Duration `json:"-"`
 	// Failing is how many keys have failed and have not succeeded since, including keys that were
 	// given up. Only the last 1000 keys that were given up count.

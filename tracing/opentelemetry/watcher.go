@@ -17,8 +17,8 @@ import (
 // without Watcher. If w is a WatcherFuncs, its nil functions make no spans.
 //
 // Each call is a separate trace, and so is each retry. If the ctx of Run carries a span, the
-// spans of the calls link to it. It is not their parent, because that trace would last as long as
-// the program.
+// spans of the calls link to that span. They are not its children: otherwise one trace would hold
+// every call for as long as the program runs.
 //
 // name is the value of the attribute informer.watcher.name in the spans, and should be the same
 // as WatcherOptions.Name. If name is empty, the spans do not have the attribute. Set
@@ -26,7 +26,7 @@ import (
 // returns, not after the type of w. OnSynced and other functions of the options are called
 // outside of any span.
 //
-// To combine it with Select, pass the result of Watcher to Select, and the result of Select to
+// To combine Watcher with Select, pass the result of Watcher to Select, and the result of Select to
 // AddWatcher. Events that are not selected then make no spans:
 //
 //	informer.Select(opentelemetry.Watcher(provider, "mailer", mailer), selected)
