@@ -144,8 +144,8 @@ type Options[T Object] struct {
 	// while the store is locked and must not call the informer. Defaults to none.
 	Indexers Indexers[T]
 
-	// Fields are further indexes for ByIndex. The key is the name of the index, and the value is the path of a field,
-	// such as "spec.nodeName", whose values it has. See indexes.ByField for paths and values. New returns an error if T
+	// Fields are further indexes for ByIndex, by name. Each is given by the path of a field, such as "spec.nodeName", and
+	// finds objects by the values of that field. See indexes.ByField for paths and values. New returns an error if T
 	// cannot have the path, or if Indexers has the name too. The rules of Indexers apply to Fields. Defaults to none.
 	Fields map[string]string
 

@@ -105,8 +105,9 @@ type Event[T Object] struct {
 	Type EventType
 	// Origin is how the informer learned of the change.
 	Origin Origin
-	// FinalStateUnknown marks a delete that the watch did not show, but a relist found. Old is then the
-	// last state that the store had. If the store has lost the object, Old has only the namespace, the
+	// FinalStateUnknown marks a delete that the watch did not show: a relist found it, the object was
+	// already created again, a [Durable] kept it as a tombstone, or its Origin is OriginLeft. Old is then
+	// the last state that the store had. If the store has lost the object, Old has only the namespace, the
 	// name and, if known, the UID.
 	FinalStateUnknown bool
 	// Merged marks an event that stands for several events that waited together, see
