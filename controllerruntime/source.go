@@ -18,7 +18,7 @@ import (
 // The manager's own caches do not need Synced, because the manager waits for them.
 //
 // If the informer has not synced within the controller's CacheSyncTimeout, the manager stops
-// with the *informer.SyncError that gives the reason. Synced itself does not block.
+// with an error that wraps an *informer.SyncError with the reason. Synced itself does not block.
 func Synced(src source.Source, m interface{ WaitForSync(context.Context) error }) source.SyncingSource {
 	return syncedSource{src, m}
 }

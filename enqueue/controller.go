@@ -32,11 +32,12 @@ var ErrStandbyDeletesDropped = errors.New("too many deletes on standby, the olde
 // its Health. [NewController] makes one. Its methods may be called from any goroutine. It must not be
 // copied.
 //
-// A Controller loses no delete of an informer over an [informer.Durable]. A delete counts as handled
-// when a call has succeeded for each key that it led to. The call must have begun after the key was
-// queued. It succeeds if it returns nil and asks for no other call, or if it returns an error that
-// wraps [informer.ErrPermanent]. Until then the store keeps its tombstone, and the controller gets
-// the delete again after a restart or a crash. A delete that leads to no key is handled at once.
+// A Controller loses no delete of an informer over an [informer.Durable], except those that
+// Options.StandbyDeletes drops. A delete counts as handled when a call has succeeded for each key that
+// it led to. The call must have begun after the key was queued. It succeeds if it returns nil and asks
+// for no other call, or if it returns an error that wraps [informer.ErrPermanent]. Until the delete is
+// handled, the store keeps its tombstone, and the controller gets the delete again after a restart or
+// a crash. A delete that leads to no key is handled at once.
 // reconcile sees only the key. So if the object was created again, a success for its key counts for
 // the delete, too.
 //
@@ -74,8 +75,8 @@ type hooks = membership.Worker
 
 // NewController returns a controller that calls reconcile for the keys of the sources.
 //
-// reconcile does what the object of the key asks for. It gets only the key, and reads the rest from an
-// informer. If the informer has no such object, the object was deleted, or the informer does not read
+// reconcile does the work that the object with the key requires. It gets only the key, and reads the
+// rest from an informer. If the informer has no such object, the object was deleted, or the informer does not read
 // it because of a selector, its namespaces or its part. The controller never calls reconcile twice at
 // once for one key: if events put the key into the queue during a call, however often, one more call
 // follows. The results of reconcile decide when it is called for the key again:
@@ -89,7 +90,7 @@ type hooks = membership.Worker
 //     at least as long as those after failures.
 //   - No error, and again 0: when an event puts the key into the queue.
 //
-// The result of a call replaces the time for which the key has been waiting.
+// Each call for a key cancels the pause that an earlier call has led to.
 //
 // The ctx of a call ends with the ctx of Run, or up to DrainTimeout later, or after CallTimeout. It has
 // a logger (klog.FromContext) with the key. If a call does not return after its ctx is done, Run

@@ -15,11 +15,13 @@ type Metrics struct {
 }
 
 // New returns the metrics of the informers, controllers, sets and other members whose Health the
-// function health returns. health may be the method Health of an [informer.Group]. Series have the
-// name in Health.Name; only members of other kinds have their key in the returned map as name.
+// function health returns. health may be the method Health of an [informer.Group]. The name in the
+// series of an informer, a controller or a set is its Health.Name. Of any other member it is the key
+// in the map that health returns.
 //
-// Each scrape calls health once, and sometimes the functions of the Observer call it, when watchers
-// come and go. Several goroutines may call health at once. It must not block or panic.
+// Each scrape calls health once. The functions of the Observer also call it, but only after they have
+// seen many new informers and watchers. Several goroutines may call health at once. It must not block
+// or panic.
 //
 // New does not block. It panics if health is nil.
 func New(health func() map[string]informer.MemberHealth) *Metrics {
@@ -47,7 +49,7 @@ func (m *Metrics) Observer() *informer.Observer {
 	}
 }
 
-// Describe sends the descriptions of all metrics. A registry calls it when Metrics are
+// Describe sends the descriptions of all metrics. A registry calls it when m is
 // registered. It blocks only while ch does.
 func (m *Metrics) Describe(ch chan<- *prom.Desc) {
 	describe(ch, informerFigures)
