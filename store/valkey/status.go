@@ -21,7 +21,7 @@ type Status struct {
 }
 
 // Status asks the server for the state of the store, with two requests. It gives up each after 10 seconds. It
-// returns an error that wraps ErrLost if the server does not have all of the store, and an error that wraps
+// returns an error that wraps ErrLost if the server lacks the store or a part of it, and an error that wraps
 // ErrFenced if another Store writes.
 func (s *Store) Status(ctx context.Context) (Status, error) {
 	fields, err := s.about(ctx, statusFields...)
@@ -29,7 +29,7 @@ func (s *Store) Status(ctx context.Context) (Status, error) {
 }
 
 // Status asks the server for the state of the store, with two requests. It gives up each after 10 seconds. It
-// returns an error that wraps ErrLost if the server does not have all of the store, or no such store.
+// returns an error that wraps ErrLost if the server lacks the store or a part of it.
 func (s *Source) Status(ctx context.Context) (Status, error) {
 	reply, err := read(ctx, s.client, s.place, aboutScript, append([]string{"", "0"}, statusFields...)...)
 	var fields []string

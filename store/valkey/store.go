@@ -145,10 +145,10 @@ func (s *Store) String() string {
 	return fmt.Sprintf("valkey %s* written by %s with token %d", s.place.prefix, s.opts.Writer, s.opts.Token)
 }
 
-// Run calls run, which is the Run of an informer over this Store or of a group with it. The ctx of run ends
-// with ctx, and when a call has found that the Store can no longer write. If that has happened before, Run
-// still calls run, with a ctx that is done. Run blocks until run returns. It returns the error of run. If
-// the Store can no longer write, the error also wraps ErrFenced or ErrLost.
+// Run calls run, and blocks until run returns. run is the Run of an informer over s, or of a group with such
+// an informer. The ctx that run gets ends with ctx, or earlier if a method of s finds that s can no longer
+// write. If s cannot write when Run is called, the ctx is done from the start. Run returns the error of run.
+// If s can no longer write, the error also wraps ErrFenced or ErrLost, even if run returns nil.
 func (s *Store) Run(ctx context.Context, run func(context.Context) error) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
