@@ -48,8 +48,8 @@ type ClusterOptions struct {
 type ClusterSource struct {
 	// Source lists and watches the resource in the cluster, such as the result of [ListWatch].
 	Source cache.ListerWatcher
-	// UID identifies the cluster: two sources have the same UID only if they read the same cluster. The UID of the namespace kube-system
-	// is one. If UID is "", [Clusters.Replace] always delivers deletes and then lists, and each start over Options.Durable lists.
+	// UID identifies the cluster: two sources have the same UID only if they read the same cluster. Use, for example, the UID of the
+	// namespace kube-system. If UID is "", [Clusters.Replace] always delivers deletes and then lists, and each start over Options.Durable lists.
 	UID types.UID
 	// TweakListOptions changes the options of each list and each watch of this cluster. It is called after Options.TweakListOptions
 	// and must not block. Defaults to none.

@@ -16,7 +16,7 @@ type Metrics struct {
 
 // New returns the metrics of the informers, controllers, sets and other members whose Health the
 // function health returns. health may be the method Health of an [informer.Group]. The name in the
-// series of an informer, a controller or a set is its Health.Name. Of any other member it is the key
+// series of an informer, a controller or a set is its Health.Name. For any other member it is the key
 // in the map that health returns.
 //
 // Each scrape calls health once. The functions of the Observer also call it, but only after they have
