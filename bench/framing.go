@@ -110,11 +110,15 @@ func decode[T informer.Object](d decoding, lw cache.ListerWatcher) (c cost, err 
 	}
 	running := start(inf.run)
 	defer running.stop(&err)
-	<-reg.synced
+	if err := running.await(reg.synced); err != nil {
+		return c, err
+	}
 	l.Done()
 	c = cost{CPU: l.CPU, Wall: l.All, Peak: l.Peak}
 	if d.Updates {
-		<-last
+		if err := running.await(last); err != nil {
+			return c, err
+		}
 		c.CPU, c.Wall = lab.CPU()-c.CPU, l.Since()-c.Wall
 	}
 	return c, nil

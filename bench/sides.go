@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
-	"sync"
 
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/tools/cache"
@@ -122,16 +121,29 @@ func (c custom[T]) run(ctx context.Context) error { return c.Run(ctx) }
 // running is a subject that runs, or nil.
 type running struct {
 	cancel context.CancelFunc
-	ended  sync.WaitGroup
+	ended  chan struct{} // closed when run has returned; err is set before
 	err    error
 }
 
 // start runs a subject until stop is called.
 func start(run func(context.Context) error) *running {
 	ctx, cancel := context.WithCancel(context.Background())
-	r := &running{cancel: cancel}
-	r.ended.Go(func() { r.err = run(ctx) })
+	r := &running{cancel: cancel, ended: make(chan struct{})}
+	go func() {
+		defer close(r.ended)
+		r.err = run(ctx)
+	}()
 	return r
+}
+
+// await returns when closed is closed. It returns an error if run returns before; stop returns its reason.
+func (r *running) await(closed <-chan struct{}) error {
+	select {
+	case <-closed:
+		return nil
+	case <-r.ended:
+		return errors.New("the informer stopped too early")
+	}
 }
 
 // stop returns when everything has stopped. It joins run's error to err.
@@ -140,7 +152,7 @@ func (r *running) stop(err *error) {
 		return
 	}
 	r.cancel()
-	r.ended.Wait()
+	<-r.ended
 	*err = errors.Join(*err, r.err)
 }
 
