@@ -84,7 +84,7 @@ type trickle struct {
 	watchers    []arrivals
 }
 
-// arrivals are the events that a watcher got. It is as large as two cache lines, like that of count.
+// arrivals are the events that a watcher got. It is as large as two cache lines, like the counter of count.
 type arrivals struct {
 	took    []time.Duration // by place; only the watcher writes it
 	handled atomic.Int64

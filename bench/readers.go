@@ -10,7 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 )
 
-// readers is how many there read next to the watcher.
+// readers is how many read next to the watcher.
 const readers = 32
 
 func readersSection(sz sizes) section {

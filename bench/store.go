@@ -22,7 +22,7 @@ func storeSection(sz sizes) section {
 		about: fmt.Sprintf("Our own store compared with client-go's indexer, without an informer. Each has %d Pods in 50 namespaces and on nodes of 20 Pods, ", sz.cached) +
 			"and an index by namespace; where readers call ByIndex, also one by node. A write is an update of an object in an order that has nothing to do with the one of the memory. The new " +
 			"object is in the processor's cache, as after decoding, and the old one is not. Its time is the processor time of the writing thread. Client-go makes the key of the object, and " +
-			"our store is given the key, as in the informers of both sides. The next section has the waits of writes for readers. " +
+			"our store is given the key, as in the informers of both sides. The next section shows how long events wait while readers list. " +
 			"The queue plays no part, so both our columns show one figure.",
 		cases: []measurement{
 			writes("no reader", sz, 0, false, 1.2, 0),

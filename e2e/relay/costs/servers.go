@@ -42,7 +42,7 @@ func serveAPI(struct{}) error {
 	return lab.Answer(func(question string) (figures, error) { return figuresOf(question == "heap") })
 }
 
-// serveRelay is a relay of Pods, with a file, until the standard input ends. Everybody may read.
+// serveRelay is a relay of Pods, with a file, until the standard input ends. Every client may read.
 func serveRelay(from process.Address) (err error) {
 	dir, err := os.MkdirTemp("", "relay-")
 	if err != nil {
