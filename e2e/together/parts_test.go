@@ -175,7 +175,10 @@ func (w *world) durable(c *cluster) {
 	file := must(disk.Open(filepath.Join(w.TempDir(), "pods.db"), &corev1.Pod{}, disk.Options{
 		Identity: store.Identity{Cluster: c.name}, Durability: disk.SurviveProcess,
 	}))
-	w.Cleanup(func() { w.OK(file.Close()) })
+	w.Cleanup(func() {
+		w.stop() // an informer must not write to a closed file
+		w.OK(file.Close())
+	})
 	opts := w.options("on disk")
 	opts.Durable = file
 	inf := must(informer.New(c.client.CoreV1().Pods(""), opts))

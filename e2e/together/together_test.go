@@ -27,6 +27,7 @@ import (
 type world struct {
 	stage.T
 	ctx      context.Context // ends before the clusters stop
+	stop     func()          // ends ctx and waits for the parts
 	clusters []*cluster
 	group    informer.Group // of all parts
 	table    *share.Table   // of all parts
@@ -67,7 +68,8 @@ func TestTogether(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
 	w.ctx = ctx
 	var running sync.WaitGroup
-	t.Cleanup(func() { cancel(); running.Wait() })
+	w.stop = func() { cancel(); running.Wait() }
+	t.Cleanup(w.stop)
 	w.build(&running)
 	running.Go(func() {
 		if err := w.group.Run(ctx); err != nil {
