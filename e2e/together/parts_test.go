@@ -265,7 +265,7 @@ func (w *world) kinds(c *cluster) {
 		w.OK(err)
 		offered.noGadgets.Store(false)
 		crd = nil
-		w.OK(gadgets.WaitForSync(w.ctx))
+		w.synced(gadgets)
 	})
 }
 

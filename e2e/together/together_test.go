@@ -76,7 +76,7 @@ func TestTogether(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	w.OK(w.group.WaitForSync(ctx))
+	w.synced(&w.group)
 
 	const samples = 24
 	all, begin := []sample{w.sample(0)}, time.Now()
@@ -92,6 +92,16 @@ func TestTogether(t *testing.T) {
 	if *runFor >= 10*time.Minute {
 		w.OK(growth(all))
 	}
+}
+
+// synced waits for a sync. It fails the test at once if that takes too long.
+func (w *world) synced(part interface {
+	WaitForSync(ctx context.Context) error
+}) {
+	w.Helper()
+	ctx, cancel := context.WithTimeout(w.ctx, stage.Patience)
+	defer cancel()
+	w.OK(part.WaitForSync(ctx))
 }
 
 // start starts a cluster, with a proxy in front of it.
