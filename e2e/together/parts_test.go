@@ -190,12 +190,14 @@ func (w *world) durable(c *cluster) {
 func (w *world) namespaces(c *cluster) {
 	var state versions
 	w.OK(c.Ask(false, &state))
-	var halves [2][]string
+	names := map[string]bool{}
 	for key := range state {
 		name, _, _ := strings.Cut(key, "/")
-		if half := &halves[len(name)%2]; !slices.Contains(*half, name) {
-			*half = append(*half, name)
-		}
+		names[name] = true
+	}
+	var halves [2][]string
+	for n, name := range slices.Sorted(maps.Keys(names)) {
+		halves[n%2] = append(halves[n%2], name)
 	}
 	turn := 0
 	inf := must(informer.NewInNamespaces(c.client.CoreV1().Pods, halves[turn], w.options("namespaces")))
