@@ -137,9 +137,13 @@ func (w *world) overClusters() {
 	w.views = append(w.views,
 		view{name: "controller", of: w.clusters, read: reconciled.read},
 		view{name: "over clusters", of: w.clusters, read: func() (versions, error) {
+			snapshot, err := over.Snapshot()
+			if err != nil {
+				return nil, err
+			}
 			all := versions{}
 			for _, c := range w.clusters {
-				some, err := listed(c, over.In(c.name).List)
+				some, err := listed(c, snapshot.In(c.name).List)
 				if err != nil {
 					return nil, err
 				}
