@@ -368,14 +368,18 @@ func (w *world) controllerRuntime(c *cluster, running *sync.WaitGroup) {
 		Mapper:      mapper,
 		NewInformer: informer.ClientGo{Share: w.table, Group: &w.group}.NewSharedIndexInformer, DefaultUnsafeDisableDeepCopy: new(true),
 	}))
+	_, err := pods.GetInformer(w.ctx, &corev1.Pod{}) // otherwise the first List would make it
+	w.OK(err)
 	running.Go(func() {
 		if err := pods.Start(w.ctx); err != nil {
 			w.Error(err)
 		}
 	})
 	w.views = append(w.views, view{name: "controller-runtime", of: []*cluster{c}, read: func() (versions, error) {
+		ctx, cancel := context.WithTimeout(w.ctx, time.Second) // List waits for a sync
+		defer cancel()
 		var list corev1.PodList
-		err := pods.List(w.ctx, &list, client.UnsafeDisableDeepCopy)
+		err := pods.List(ctx, &list, client.UnsafeDisableDeepCopy)
 		return of(c, func(yield func(*corev1.Pod) bool) {
 			for i := range list.Items {
 				if !yield(&list.Items[i]) {
