@@ -36,6 +36,7 @@ type writer struct {
 
 	mu      sync.Mutex // held during a change
 	resting bool
+	failed  error // of the latest change
 	mix     *mix.Mix
 	updates []int // of each Pod since it was created
 }
@@ -79,6 +80,9 @@ func serve(s settings) error {
 		w.mu.Lock()
 		defer w.mu.Unlock()
 		w.resting = rest
+		if w.failed != nil {
+			return nil, w.failed
+		}
 		list, err := w.client.CoreV1().Pods("").List(ctx, metav1.ListOptions{})
 		if err != nil {
 			return nil, err
@@ -105,12 +109,13 @@ func (w *writer) create(ctx context.Context, i int) error {
 }
 
 // change changes the status of a random Pod. Every tenth time it replaces the Pod by another one of its name.
-func (w *writer) change(ctx context.Context, random *rand.Rand) error {
+func (w *writer) change(ctx context.Context, random *rand.Rand) (err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.resting {
 		return nil
 	}
+	defer func() { w.failed = err }()
 	i := random.IntN(w.Pods)
 	if random.IntN(10) > 0 {
 		w.updates[i]++
@@ -128,6 +133,6 @@ func (w *writer) change(ctx context.Context, random *rand.Rand) error {
 			return err
 		}
 	}
-	_, err := client.UpdateStatus(ctx, pod, metav1.UpdateOptions{})
+	_, err = client.UpdateStatus(ctx, pod, metav1.UpdateOptions{})
 	return err
 }
