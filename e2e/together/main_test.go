@@ -15,7 +15,7 @@ var (
 	runFor = flag.Duration("together", 10*time.Second, "how long the parts run")
 	pods   = flag.Int("pods", 300, "the number of Pods, in both clusters")
 	rate   = flag.Int("rate", 50, "changes a second, in both clusters")
-	table  = flag.String("table", "", "file to which the table is added")
+	table  = flag.String("table", "", "file to which the table is written")
 )
 
 func TestMain(m *testing.M) {

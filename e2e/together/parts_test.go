@@ -153,24 +153,24 @@ func (w *world) overClusters() {
 		}})
 }
 
-// metrics is a sink.
-type metrics struct {
+// sink has the newest version of each Pod.
+type sink struct {
 	*seen
 	cluster string
 }
 
-func (m metrics) Put(_ context.Context, key string, pod *corev1.Pod) error {
-	m.put(m.cluster+"/"+key, pod.ResourceVersion)
+func (s sink) Put(_ context.Context, key string, pod *corev1.Pod) error {
+	s.put(s.cluster+"/"+key, pod.ResourceVersion)
 	return nil
 }
 
-func (m metrics) Remove(_ context.Context, key string, _ types.UID) error {
-	m.put(m.cluster+"/"+key, "")
+func (s sink) Remove(_ context.Context, key string, _ types.UID) error {
+	s.put(s.cluster+"/"+key, "")
 	return nil
 }
 
 func (w *world) sink(c *cluster) {
-	into := metrics{newSeen(), c.name}
+	into := sink{newSeen(), c.name}
 	w.add(must(informer.NewSink(informer.ListWatch(c.client.CoreV1().Pods("")), into, w.options("sink"))))
 	w.views = append(w.views, view{name: "sink", of: []*cluster{c}, read: into.read})
 }

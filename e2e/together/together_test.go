@@ -190,10 +190,10 @@ func (v view) differs(want versions) error {
 
 // sample holds the figures of one moment.
 type sample struct {
-	at                         time.Duration
-	heap, anonymous            float64 // bytes
-	goroutines, series, shared int
-	cpu                        time.Duration // since the start of the program
+	at                 time.Duration
+	heap, anonymous    float64 // bytes
+	goroutines, series int
+	cpu                time.Duration // since the start of the program
 }
 
 func (w *world) sample(at time.Duration) sample {
@@ -204,7 +204,6 @@ func (w *world) sample(at time.Duration) sample {
 	for _, family := range families {
 		s.series += len(family.GetMetric())
 	}
-	s.shared = int(w.table.Stats().Objects)
 	return s
 }
 
@@ -224,7 +223,7 @@ func growth(all []sample) error {
 	return nil
 }
 
-// publish prints a table, and adds it to the file of -table.
+// publish prints a table, and writes it to the file of -table.
 func publish(t *testing.T, title string, all []sample) {
 	var text strings.Builder
 	fmt.Fprintf(&text, "%s: %s\n\n", time.Now().UTC().Format(time.DateOnly), title)
