@@ -63,8 +63,17 @@ func get(h http.Handler, target string, header ...string) *httptest.ResponseReco
 // look requests the page of h as JSON.
 func look(t *testing.T, h http.Handler) debugged {
 	t.Helper()
+	return decoded(t, get(h, jsonPage))
+}
+
+// jsonPage is the target of a request for JSON.
+const jsonPage = "/debug/informers?format=json"
+
+// decoded returns what an answer in JSON shows.
+func decoded(t *testing.T, answer *httptest.ResponseRecorder) debugged {
+	t.Helper()
 	var d debugged
-	must(t, json.Unmarshal(get(h, "/debug/informers?format=json").Body.Bytes(), &d))
+	must(t, json.Unmarshal(answer.Body.Bytes(), &d))
 	return d
 }
 
@@ -104,7 +113,7 @@ func start(t *testing.T, group *informer.Group) (stop func()) {
 	return stop
 }
 
-// fields returns the names of the fields of a value in JSON, in their order.
+// fields returns the names of the fields of a value in JSON, in the order of the alphabet.
 func fields(value map[string]json.RawMessage) string {
 	return strings.Join(slices.Sorted(maps.Keys(value)), " ")
 }
@@ -426,19 +435,19 @@ func TestRequestsAtTheSameTimeKeepTheTrailInOrder(t *testing.T) {
 		return map[string]informer.MemberHealth{"i": informer.Health{Watchers: []informer.WatcherHealth{{WatcherStats: stats}}}}
 	})
 	look(t, h)
-	var long debugged
+	var long *httptest.ResponseRecorder
 	var both sync.WaitGroup
-	both.Go(func() { long = look(t, h) })
+	both.Go(func() { long = get(h, jsonPage) })
 	<-began
 	answered := make(chan struct{})
-	both.Go(func() { look(t, h); close(answered) })
+	both.Go(func() { get(h, jsonPage); close(answered) })
 	select {
 	case <-answered:
 	case <-time.After(50 * time.Millisecond): // the second request waits for the first, as it must
 	}
 	close(hold)
 	both.Wait()
-	if w := long.Informers[0].Watchers[0]; w.EventsPerSecond == nil || len(w.Backlog) != 2 {
+	if w := decoded(t, long).Informers[0].Watchers[0]; w.EventsPerSecond == nil || len(w.Backlog) != 2 {
 		t.Errorf("the long request shows %+v", w)
 	}
 }
