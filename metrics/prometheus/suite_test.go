@@ -77,24 +77,29 @@ func newRig(t *testing.T) *rig {
 	return r
 }
 
-// add adds an informer to the group. Its name is "i" unless opts have another.
+// add adds an informer to the group. Its name is "i" unless opts have another. Like join, add may be called from any
+// goroutine, so it panics if there is an error.
 func (r *rig) add(lw cache.ListerWatcher, opts options) *ci {
-	r.t.Helper()
 	if opts.Name == "" {
 		opts.Name = "i"
 	}
 	inf, err := informer.NewFrom(lw, opts)
-	must(r.t, err)
-	must(r.t, r.group.Add(inf))
+	if err == nil {
+		err = r.group.Add(inf)
+	}
+	if err != nil {
+		panic(err)
+	}
 	return inf
 }
 
 // join registers a watcher.
 func (r *rig) join(inf *ci, name string, w informer.ResourceWatcher[configMap], opts watchOpts) *informer.Registration {
-	r.t.Helper()
 	opts.Name = name
 	reg, err := inf.AddWatcher(w, opts)
-	must(r.t, err)
+	if err != nil {
+		panic(err)
+	}
 	return reg
 }
 
