@@ -230,7 +230,7 @@ func TestDamageIsNoticed(t *testing.T) {
 			})
 			t.Logf("%d of %d damaged files were noticed", noticed, n)
 			if n == 0 || noticed*100 < c.least*n {
-				t.Errorf("%d of %d damaged files were noticed, want %d %%", noticed, n, c.least)
+				t.Errorf("%d of %d damaged files were noticed, want at least one file and %d %%", noticed, n, c.least)
 			}
 		})
 	}
