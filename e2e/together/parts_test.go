@@ -283,7 +283,7 @@ func (w *world) shards(c *cluster, running *sync.WaitGroup) {
 		opts := w.options("shard of " + identity)
 		inf := must(informer.NewFrom(must(set.Source(informer.ListWatch(c.client.CoreV1().Pods("")))), opts))
 		controller := must(enqueue.NewController(func(context.Context, types.NamespacedName) (time.Duration, error) { return 0, nil },
-			enqueue.Options{Name: "controller of " + identity, Shards: set}, enqueue.For(inf)))
+			enqueue.Options{Name: "shards", Shards: set}, enqueue.For(inf)))
 		return inf, set, []informer.Member{set, inf, controller}
 	}
 	stays, set, members := replica("stays")
