@@ -102,11 +102,12 @@
 //     minute after the first watcher, get these deletes before anything else, perhaps for the second
 //     time. A watcher has handled a delete when its call has returned and no retry follows. A
 //     controller of package enqueue has handled a delete only when it has reconciled every key that
-//     the delete led to. Until a delete is handled, the store keeps its tombstone. There are three
-//     exceptions. If the add of an object still waits when its delete comes, both may be merged into
-//     nothing. If the store loses its last writes in a crash, one delete may be missed, see Durable. A
-//     delete that [Select] makes of an update has no tombstone, so it does not come again after a
-//     restart.
+//     the delete led to. A handler that only fills another queue, as those of controller-runtime
+//     do, has handled it before the key is reconciled. Until a delete is handled, the store keeps
+//     its tombstone. There are three exceptions. If the add of an object still waits when its
+//     delete comes, both may be merged into nothing. If the store loses its last writes in a crash,
+//     one delete may be missed, see Durable. A delete that [Select] makes of an update has no
+//     tombstone, so it does not come again after a restart.
 //
 //  6. Failures of the store. If the store fails, nothing is lost. The informer decides only once
 //     what a change is, after a Get that succeeded: an error does not mean that the object is

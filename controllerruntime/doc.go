@@ -24,7 +24,8 @@
 // # Testing
 //
 // A manager whose caches use this library can be tested without a cluster: the example
-// TestWithoutACluster makes its informers read from an informertest.Source.
+// TestWithoutACluster makes its informers read from an informertest.Source. It is in
+// example_testing_test.go, and docs/migrating-from-client-go.md lists the options that such a test sets.
 //
 // controller-runtime's fake client works with ListWatch, also when interceptors wrap it.
 // Informers over a fake client sync at once and see each change that is made through it.

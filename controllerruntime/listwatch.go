@@ -33,6 +33,9 @@ import (
 // client that reads from a cache does not show which version it has read, so the informer
 // would miss changes.
 //
+// client-go decodes the answers, even if the configuration has informer.Transport. Where that
+// costs too much, use informer.ListWatch with a client of client-go.
+//
 // ListWatch does not block. If c is nil, informer.NewFrom returns an error. If list is nil,
 // each list and watch returns an error.
 func ListWatch[L client.ObjectList](c client.WithWatch, list L, opts ...client.ListOption) cache.ListerWatcher {

@@ -18,7 +18,9 @@
 // controller-runtime manager: open one file for each example object that the manager asks for,
 // named after its kind, and close the files when the manager has stopped. A second informer of
 // the same type, for another namespace, asks with the same example, which does not show the
-// difference: give that informer a store in memory.
+// difference: give that informer a store in memory. In a manager, a delete stays in the file only
+// until its key is in the queue of controller-runtime. For a reconcile that must not miss a delete,
+// use a controller of package enqueue.
 //
 // A stored object means the same to the API server as the original, but may differ from it. An
 // empty map or slice may come back as nil, and a quantity in its canonical form.
