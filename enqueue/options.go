@@ -18,7 +18,8 @@ const maxWorkers = 1 << 16
 type Options struct {
 	// Name is the name of both the controller and its queue, such as "website". It appears in each log
 	// line, as "queue", in each [*Error], in Health and in all metrics, also client-go's of
-	// workqueues. It must be set.
+	// workqueues. It must be set. The members of an [informer.Group] need different names, so an informer of the
+	// group must not have this name either.
 	Name string
 
 	// Workers is how many keys are reconciled at once, at most 65,536. Defaults to 1.
