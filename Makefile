@@ -43,7 +43,7 @@ test-all: ## run the quick tests of all modules under the race detector
 # difference in the packages that run it.
 LONG = grep -rlE --include='*.go' --exclude-dir=tools 'testing\.Short\(\)|storetest\.Run' . | xargs -n1 dirname | sort -u
 # The packages that only make soak runs at full length.
-SOAKED := ./e2e ./e2e/chaos ./e2e/kubernetes ./e2e/relay ./e2e/relay/costs ./e2e/shards ./e2e/shards/costs
+SOAKED := ./e2e ./e2e/chaos ./e2e/kubernetes ./e2e/relay ./e2e/relay/costs ./e2e/shards ./e2e/shards/costs ./e2e/together
 .PHONY: test-long
 test-long: ## run the tests that "make test-all" skips or shortens, at full length, except those of "make soak"
 	go test -race -timeout=30m $(TESTFLAGS) $$($(LONG) | grep -vxF $(SOAKED:%=-e %))

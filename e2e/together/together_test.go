@@ -78,11 +78,14 @@ func TestTogether(t *testing.T) {
 	})
 	w.synced(&w.group)
 
-	const samples = 24
+	samples := 24
+	if testing.Short() {
+		samples = 8
+	}
 	all, begin := []sample{w.sample(0)}, time.Now()
 	for n := range samples {
-		w.disturb(n, *runFor/samples)
-		stage.Pass(ctx, time.Until(begin.Add(*runFor*time.Duration(n+1)/samples)))
+		w.disturb(n, *runFor/time.Duration(samples))
+		stage.Pass(ctx, time.Until(begin.Add(*runFor*time.Duration(n+1)/time.Duration(samples))))
 		all = append(all, w.sample(time.Since(begin)))
 		if (n+1)%4 == 0 { // if it were each sixth time, all that comes and goes would be as it was at the beginning
 			w.compare()
