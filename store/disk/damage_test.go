@@ -394,7 +394,8 @@ func TestAFileTruncatedWhileInUseEndsTheStoreAndNotTheProcess(t *testing.T) {
 	// After such an error the file is not used again, even if it looks right.
 	file := whole(t, 3)
 	writeFile(t, path, file)
-	testkit.ErrorIs(t, wantAside(t, path, sample.ConfigMap("", ""), disk.Options{}, path), disk.ErrDamaged)
+	aside := wantAside(t, path, sample.ConfigMap("", ""), disk.Options{}, path)
+	testkit.ErrorIs(t, &aside, disk.ErrDamaged)
 	s = open(t, path, sample.ConfigMap("", ""), disk.Options{})
 	must(t, errors.Join(add(s, newSized("a", 1, 1)), s.Close()))
 	if s = open(t, path, sample.ConfigMap("", ""), disk.Options{}); len(stored(t, s)) != 1 {

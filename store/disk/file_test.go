@@ -62,7 +62,7 @@ func TestAFileOfSomethingElseIsSetAside(t *testing.T) {
 }
 
 // wantAside fails the test unless a file is set aside with an error that contains reason. It returns the error.
-func wantAside(t *testing.T, path string, example runtime.Object, opts disk.Options, reason string) error {
+func wantAside(t *testing.T, path string, example runtime.Object, opts disk.Options, reason string) disk.SetAsideError {
 	t.Helper()
 	var reported []error
 	opts.ErrorHandler = func(err error) { reported = append(reported, err) }
@@ -79,7 +79,7 @@ func wantAside(t *testing.T, path string, example runtime.Object, opts disk.Opti
 		t.Errorf("what takes its place has the bookmark %q, %v, and %v", rv, err, stored(t, s))
 	}
 	noError(t, s.Close())
-	return set
+	return *set
 }
 
 // inFile changes a file in a way that no store would.

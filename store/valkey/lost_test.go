@@ -230,7 +230,7 @@ func TestAReaderOfAnOldVersionKnowsWhereTheLogBegan(t *testing.T) {
 	}
 	w.Stop()
 	for range 64 { // more than the server keeps
-		s = open(t, srv.Client(), example, valkey.Options{Identity: identity})
+		open(t, srv.Client(), example, valkey.Options{Identity: identity})
 	}
 	if _, err := listed.WatchWithContext(t.Context(), metav1.ListOptions{ResourceVersion: "200"}); !apierrors.IsResourceExpired(err) {
 		t.Errorf("a watch after more takeovers than the server remembers: %v, want 410", err)
