@@ -42,11 +42,10 @@ test-all: ## run the quick tests of all modules under the race detector
 # Searches the packages in which -short makes a difference. The suite of storetest is such a
 # difference in the packages that run it.
 LONG = grep -rlE --include='*.go' --exclude-dir=tools 'testing\.Short\(\)|storetest\.Run' . | xargs -n1 dirname | sort -u
-# The packages that only make soak runs at full length.
-SOAKED := ./e2e ./e2e/chaos ./e2e/kubernetes ./e2e/relay ./e2e/relay/costs ./e2e/shards ./e2e/shards/costs ./e2e/together
+# Only make soak runs the packages of e2e and bench at full length.
 .PHONY: test-long
 test-long: ## run the tests that "make test-all" skips or shortens, at full length, except those of "make soak"
-	go test -race -timeout=30m $(TESTFLAGS) $$($(LONG) | grep -vxF $(SOAKED:%=-e %))
+	go test -race -timeout=30m $(TESTFLAGS) $$($(LONG) | grep -vE '^\./(bench|e2e)')
 
 # In the work space, other modules raise the version to that of their go.mod files.
 .PHONY: test-oldest
@@ -200,7 +199,7 @@ mutations-matrix: ## plant the faults, and keep in tools/mutate/matrix.txt which
 SOAK ?= 10m
 .PHONY: soak
 soak: chaos shards-histories relay-fleet together ## run what takes too long for each change: chaos, fleets, histories of replicas, kube-apiserver; takes hours
-	go test -race -count=1 -timeout=60m $(TESTFLAGS) -p 1 $(SOAKED)
+	go test -race -count=1 -timeout=60m $(TESTFLAGS) -p 1 ./bench/... ./e2e/... ./e2e/kubernetes/...
 
 .PHONY: chaos
 chaos: ## disturb informers of a real API server for SOAK (default: 10m), then run them undisturbed for as long

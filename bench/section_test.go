@@ -17,7 +17,7 @@ func TestEverySectionYieldsAFigureForEverySideAndRow(t *testing.T) {
 	for _, s := range sections(tinySizes) {
 		t.Run(s.name, func(t *testing.T) {
 			if s.name == "distribution" && testing.Short() {
-				t.Skip("builds the tests of the root module: make test-long")
+				t.Skip("builds the tests of the root module: make soak")
 			}
 			r := s.run(t.Context(), tinySizes.rounds)
 			if r.err != nil {

@@ -101,7 +101,7 @@ func TestAWebsiteIsTakenDownWhenItExpires(t *testing.T) {
 
 func TestTheDemo(t *testing.T) {
 	if testing.Short() {
-		t.Skip("plays the scenarios of the other tests again: make test-long")
+		t.Skip("plays the scenarios of the other tests again: make soak")
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()

@@ -9,7 +9,7 @@ import (
 
 func TestReadersHaveTheStateOfAnAPIServerRestoredFromABackup(t *testing.T) {
 	if testing.Short() {
-		t.Skip("takes 7 s: make test-long")
+		t.Skip("takes 7 s: make soak")
 	}
 	server := stage.T{T: t}.Server() // it stops last, after the processes
 	w := newWorldOn(stage.T{T: t}, server.Server)

@@ -16,7 +16,7 @@ func TestMain(m *testing.M) {
 
 func TestASmallRunHasEveryFigure(t *testing.T) {
 	if testing.Short() {
-		t.Skip("builds and runs several operators: make test-long")
+		t.Skip("builds and runs several operators: make soak")
 	}
 	const n = 30
 	c := config{sites: n, workers: 2, rounds: 1, idle: time.Second}

@@ -18,7 +18,7 @@ func TestMain(m *testing.M) { os.Exit(apiserver.ExitCode(m.Run())) }
 func TestReplicasOfTheOperatorShareTheWebsites(t *testing.T) {
 	which := steps
 	if testing.Short() {
-		t.Log("without a replica that is killed or paused, which takes a minute: make test-long")
+		t.Log("without a replica that is killed or paused, which takes a minute: make soak")
 		which = quick
 	}
 	var out strings.Builder
