@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"path/filepath"
 	"sync"
 	"testing"
@@ -14,7 +13,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	coordinationclient "k8s.io/client-go/kubernetes/typed/coordination/v1"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/util/cert"
 
 	"github.com/customcacheinformer/informer"
 	"github.com/customcacheinformer/informer/e2e/apiserver"
@@ -90,11 +88,8 @@ func (w *world) start(upstream *rest.Config, dir string, change func(*relay.Opti
 	resource, closeStore, err := leaseResource(dir)
 	w.OK(err)
 	opts := relay.Options{Upstream: upstream, Resources: []relay.Resource{resource}}
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	w.OK(err)
-	certificate, key, err := cert.GenerateSelfSignedCertKey("127.0.0.1", nil, nil)
-	w.OK(err)
-	opts.Serving, err = fronts.Serving(listener, certificate, key)
+	var config *rest.Config
+	opts.Serving, config, err = fronts.Local()
 	w.OK(err)
 	if change != nil {
 		change(&opts)
@@ -102,9 +97,7 @@ func (w *world) start(upstream *rest.Config, dir string, change func(*relay.Opti
 	r, err := relay.New(opts)
 	w.OK(err)
 	stop := w.run("the relay", func(ctx context.Context) error { return errors.Join(r.Run(ctx), closeStore()) })
-	return &relayed{r, &rest.Config{
-		Host: "https://" + listener.Addr().String(), QPS: -1, TLSClientConfig: rest.TLSClientConfig{CAData: certificate},
-	}, stop}
+	return &relayed{r, config, stop}
 }
 
 // leaseResource returns the Leases, with a store in a directory unless that is "", and the function that

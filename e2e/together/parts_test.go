@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"iter"
 	"maps"
-	"net"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -24,9 +23,7 @@ import (
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
-	"k8s.io/client-go/util/cert"
 	crcache "sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -41,17 +38,17 @@ import (
 )
 
 // build adds all parts to the group. Those that are not members run until w.ctx ends.
-func (w *world) build(running *sync.WaitGroup) {
+func (w *world) build() {
 	east, west := w.clusters[0], w.clusters[1]
 	w.overClusters()
 	w.sink(east)
 	w.durable(west)
 	w.namespaces(east)
 	w.kinds(west)
-	w.shards(east, running)
-	w.relayed(west, running)
-	w.factory(west, running)
-	w.controllerRuntime(east, running)
+	w.shards(east)
+	w.relayed(west)
+	w.factory(west)
+	w.controllerRuntime(east)
 }
 
 // options returns options with those parts that are options.
@@ -115,6 +112,11 @@ func of[T metav1.Object](c *cluster, objs iter.Seq[T]) versions {
 func listed[T informer.Object](c *cluster, list func(string, labels.Selector) ([]T, error)) (versions, error) {
 	objs, err := list("", nil)
 	return of(c, slices.Values(objs)), err
+}
+
+// viewList adds a view that has the objects of a reader.
+func viewList[T informer.Object](w *world, name string, c *cluster, list func(string, labels.Selector) ([]T, error)) {
+	w.views = append(w.views, view{name: name, of: []*cluster{c}, read: func() (versions, error) { return listed(c, list) }})
 }
 
 // overClusters is an informer over both clusters, which is read by snapshots and by a controller.
@@ -187,7 +189,7 @@ func (w *world) durable(c *cluster) {
 	opts.Durable = file
 	inf := must(informer.New(c.client.CoreV1().Pods(""), opts))
 	w.add(inf)
-	w.views = append(w.views, view{name: "on disk", of: []*cluster{c}, read: func() (versions, error) { return listed(c, inf.List) }})
+	viewList(w, "on disk", c, inf.List)
 }
 
 // namespaces is an informer over half of the namespaces, in client-go's shape. The halves take turns.
@@ -254,7 +256,7 @@ func (w *world) kinds(c *cluster) {
 	lease := must(set.Acquire(kinds.Kind{Kind: "Pod"}))
 	gadgets := must(set.Acquire(kinds.Kind{Group: gadgetKind.Group, Kind: gadgetKind.Kind}))
 	w.add(set.Informer(), set)
-	w.views = append(w.views, view{name: "kinds", of: []*cluster{c}, read: func() (versions, error) { return listed(c, lease.List) }})
+	viewList(w, "kinds", c, lease.List)
 	crds := client.Resource(schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"})
 	var crd *unstructured.Unstructured
 	w.churn = append(w.churn, func() {
@@ -276,12 +278,11 @@ func (w *world) kinds(c *cluster) {
 }
 
 // shards are two replicas, which divide the Pods by their namespaces. One of them comes and goes.
-func (w *world) shards(c *cluster, running *sync.WaitGroup) {
+func (w *world) shards(c *cluster) {
 	leases := must(kubernetes.NewForConfig(c.json)).CoordinationV1().Leases("default") // a stand-in, which has no protobuf
 	replica := func(identity string) (*informer.CustomCacheInformer[*corev1.Pod], *shards.Set, []informer.Member) {
 		set := must(shards.New(leases, shards.Options{Name: "together", Identity: identity, ByNamespace: true, LeaseDuration: 5 * time.Second, RenewEvery: time.Second}))
-		opts := w.options("shard of " + identity)
-		inf := must(informer.NewFrom(must(set.Source(informer.ListWatch(c.client.CoreV1().Pods("")))), opts))
+		inf := must(informer.NewFrom(must(set.Source(informer.ListWatch(c.client.CoreV1().Pods("")))), w.options("shard of "+identity)))
 		controller := must(enqueue.NewController(func(context.Context, types.NamespacedName) (time.Duration, error) { return 0, nil },
 			enqueue.Options{Name: "shards", Shards: set}, enqueue.For(inf)))
 		return inf, set, []informer.Member{set, inf, controller}
@@ -296,19 +297,11 @@ func (w *world) shards(c *cluster, running *sync.WaitGroup) {
 			return
 		}
 		inf, _, members := replica("goes")
-		ctx, cancel := context.WithCancel(w.ctx)
 		group := &informer.Group{ErrorHandler: func(context.Context, error) {}}
 		for _, m := range members {
 			w.OK(group.Add(m))
 		}
-		stopped := make(chan struct{})
-		running.Go(func() {
-			defer close(stopped)
-			if err := group.Run(ctx); err != nil {
-				w.Error(err)
-			}
-		})
-		goes, stop = inf, func() { cancel(); <-stopped }
+		goes, stop = inf, w.run(group.Run)
 	})
 	w.views = append(w.views, view{name: "shards", of: []*cluster{c}, read: func() (versions, error) {
 		all, err := listed(c, stays.List)
@@ -325,35 +318,29 @@ func (w *world) shards(c *cluster, running *sync.WaitGroup) {
 }
 
 // relayed is an informer whose server is a relay.
-func (w *world) relayed(c *cluster, running *sync.WaitGroup) {
-	listener := must(net.Listen("tcp", "127.0.0.1:0"))
-	certificate, key, err := cert.GenerateSelfSignedCertKey("127.0.0.1", nil, nil)
+func (w *world) relayed(c *cluster) {
+	serving, config, err := front.Local()
 	w.OK(err)
 	r := must(relay.New(relay.Options{
-		Upstream: c.json, Serving: must(front.Serving(listener, certificate, key)),
+		Upstream: c.json, Serving: serving,
 		Resources: []relay.Resource{{GroupVersionResource: corev1.SchemeGroupVersion.WithResource("pods"), Kind: "Pod", Namespaced: true}},
 	}))
-	running.Go(func() {
-		if err := r.Run(w.ctx); err != nil {
-			w.Error(err)
-		}
-	})
-	config := &rest.Config{Host: "https://" + listener.Addr().String(), QPS: -1, TLSClientConfig: rest.TLSClientConfig{CAData: certificate}}
+	w.run(r.Run)
 	config.Wrap(informer.Transport)
 	inf := must(informer.New(must(kubernetes.NewForConfig(config)).CoreV1().Pods(""), w.options("through a relay")))
 	w.add(inf)
-	w.views = append(w.views, view{name: "relay", of: []*cluster{c}, read: func() (versions, error) { return listed(c, inf.List) }})
+	viewList(w, "relay", c, inf.List)
 }
 
 // factory is a factory of client-go.
-func (w *world) factory(c *cluster, running *sync.WaitGroup) {
+func (w *world) factory(c *cluster) {
 	factory := informers.NewSharedInformerFactory(c.client, 0)
 	factory.InformerFor(&corev1.Pod{}, func(client kubernetes.Interface, resync time.Duration) cache.SharedIndexInformer {
 		return informer.ClientGo{Share: w.table, Group: &w.group}.NewSharedIndexInformer(informer.ListWatch(client.CoreV1().Pods("")), &corev1.Pod{}, resync, nil)
 	})
 	pods := factory.Core().V1().Pods().Lister()
 	factory.Start(w.ctx.Done())
-	running.Go(func() { <-w.ctx.Done(); factory.Shutdown() })
+	w.run(func(ctx context.Context) error { <-ctx.Done(); factory.Shutdown(); return nil })
 	w.views = append(w.views, view{name: "factory", of: []*cluster{c}, read: func() (versions, error) {
 		all, err := pods.List(labels.Everything())
 		return of(c, slices.Values(all)), err
@@ -361,7 +348,7 @@ func (w *world) factory(c *cluster, running *sync.WaitGroup) {
 }
 
 // controllerRuntime is a cache of controller-runtime.
-func (w *world) controllerRuntime(c *cluster, running *sync.WaitGroup) {
+func (w *world) controllerRuntime(c *cluster) {
 	mapper := meta.NewDefaultRESTMapper(nil)
 	mapper.Add(corev1.SchemeGroupVersion.WithKind("Pod"), meta.RESTScopeNamespace)
 	pods := must(crcache.New(protobuf(c.json), crcache.Options{
@@ -370,11 +357,7 @@ func (w *world) controllerRuntime(c *cluster, running *sync.WaitGroup) {
 	}))
 	_, err := pods.GetInformer(w.ctx, &corev1.Pod{}) // otherwise the first List would make it
 	w.OK(err)
-	running.Go(func() {
-		if err := pods.Start(w.ctx); err != nil {
-			w.Error(err)
-		}
-	})
+	w.run(pods.Start)
 	w.views = append(w.views, view{name: "controller-runtime", of: []*cluster{c}, read: func() (versions, error) {
 		ctx, cancel := context.WithTimeout(w.ctx, time.Second) // List waits for a sync
 		defer cancel()

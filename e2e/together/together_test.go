@@ -27,7 +27,8 @@ import (
 type world struct {
 	stage.T
 	ctx      context.Context // ends before the clusters stop
-	stop     func()          // ends ctx and waits for the parts
+	running  sync.WaitGroup
+	stop     func() // ends ctx and waits for the parts
 	clusters []*cluster
 	group    informer.Group // of all parts
 	table    *share.Table   // of all parts
@@ -67,15 +68,10 @@ func TestTogether(t *testing.T) {
 	w.group.ErrorHandler = func(context.Context, error) {} // the outages
 	ctx, cancel := context.WithCancel(context.Background())
 	w.ctx = ctx
-	var running sync.WaitGroup
-	w.stop = func() { cancel(); running.Wait() }
+	w.stop = func() { cancel(); w.running.Wait() }
 	t.Cleanup(w.stop)
-	w.build(&running)
-	running.Go(func() {
-		if err := w.group.Run(ctx); err != nil {
-			t.Error(err)
-		}
-	})
+	w.build()
+	w.run(w.group.Run)
 	w.synced(&w.group)
 
 	samples := 24
@@ -95,6 +91,20 @@ func TestTogether(t *testing.T) {
 	if *runFor >= 10*time.Minute {
 		w.OK(growth(all))
 	}
+}
+
+// run runs a part until stop is called or w.ctx ends. stop returns when the part has stopped.
+func (w *world) run(part func(context.Context) error) (stop func()) {
+	ctx, cancel := context.WithCancel(w.ctx)
+	stopped := make(chan struct{})
+	w.running.Go(func() {
+		defer close(stopped)
+		defer cancel()
+		if err := part(ctx); err != nil {
+			w.Error(err)
+		}
+	})
+	return func() { cancel(); <-stopped }
 }
 
 // synced waits for a sync. It fails the test at once if that takes too long.

@@ -4,12 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"os"
 	"path/filepath"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/client-go/util/cert"
 	"k8s.io/component-base/metrics/legacyregistry"
 
 	"github.com/customcacheinformer/informer/e2e/apiserver"
@@ -61,15 +59,7 @@ func serveRelay(from process.Address) (err error) {
 	}
 	pods.SetKubernetesFields()
 	received := &count{}
-	certificate, key, err := cert.GenerateSelfSignedCertKey("127.0.0.1", nil, nil)
-	if err != nil {
-		return err
-	}
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return err
-	}
-	serving, err := front.Serving(listener, certificate, key)
+	serving, config, err := front.Local()
 	if err != nil {
 		return err
 	}
@@ -84,7 +74,7 @@ func serveRelay(from process.Address) (err error) {
 	if err := lab.Poll(ctx, often, func() (bool, error) { return r.Ready() == nil, nil }); err != nil {
 		return fmt.Errorf("%w: %w", err, r.Ready())
 	}
-	if err := lab.Tell(process.Address{Host: "https://" + listener.Addr().String(), CA: certificate}); err != nil {
+	if err := lab.Tell(process.AddressOf(config)); err != nil {
 		return err
 	}
 	return lab.Answer(func(question string) (figures, error) {
