@@ -73,7 +73,12 @@ func (w *world) member(s *apiserver.Server, namespace string) *member {
 
 // write creates, changes or deletes an object.
 func (m *member) write() {
-	in, ctx, n, size := m.writers[0], m.t.Context(), m.random.IntN(30), int(time.Now().UnixNano())
+	m.writeTo(m.random.IntN(30))
+}
+
+// writeTo creates an object that is not there, and changes or deletes another one.
+func (m *member) writeTo(n int) {
+	in, ctx, size := m.writers[0], m.t.Context(), int(time.Now().UnixNano())
 	state := fmt.Sprint("deleted ", m.there[n])
 	var obj object
 	var err error
