@@ -249,7 +249,7 @@ func (n SourceHealth) MarshalJSON() ([]byte, error) {
 }
 
 // addSource adds the state of one source to h. If there are several sources, the fields that Health and
-// SourceHealth have in common show the worst of them.
+// SourceHealth have in common show the worst of them. The worst SourceError is the one with the most failures in a row.
 func (h *Health) addSource(n SourceHealth, first bool) {
 	switch {
 	case n.Namespace != "":

@@ -239,7 +239,8 @@ func (c timedContext) Err() error {
 	return c.Context.Err()
 }
 
-// fail reports a failure, and plans another attempt for key unless the key is given up.
+// fail plans another attempt for key, unless the key is given up, and reports the failure. It does not report
+// the first conflict in a row.
 func (w *worker[K]) fail(ctx context.Context, key K, err error) {
 	if ctx.Err() != nil && (errors.Is(err, ctx.Err()) || errors.Is(err, context.Cause(ctx))) {
 		w.state.cancelled(key) // which is not a failure

@@ -25,15 +25,15 @@ package informertest
 //   - source_serve.go (with source_patch.go) and source_namespace.go answer for a whole clientset, and
 //     for one namespace
 //   - source_list.go and source_watch.go answer a LIST and a WATCH
-//   - source_faults.go and source_restore.go have the faults that a test can cause
+//   - source_faults.go and source_restore.go have the methods with which a test causes and ends faults
 //   - source.go is the Source: its lock, and the methods with which a test writes, reads, and looks
 //     at the readers
 //   - source_query.go reads the options of a request: selectors, versions, pages
 //   - source_state.go keeps the objects with their versions, source_history.go the past changes
 //   - source_object.go (with source_fields.go, source_generation.go, source_builtin.go) has what a
 //     source knows about objects and their kind
-//   - source_failures.go keeps the current faults, source_requests.go the requests and the open
-//     watches
+//   - source_failures.go has the Faults, and decides with which error a request fails. source_requests.go
+//     notes the requests and the open watches
 //   - store.go and durable.go (with durable_contents.go) have the stores, store_faults.go their
 //     faults
 //   - faults.go delays requests and operations

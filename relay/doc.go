@@ -49,3 +49,11 @@
 //	error  The relay serves a resource no more
 //	       its store has failed for good; the other resources are served
 package relay
+
+// The parts of the package.
+//
+//   - relay.go makes and runs the Relay from options.go. served.go is a resource that it serves, and its readiness.
+//   - discover.go asks the API server about the names of resources, and find.go does it again until all are found.
+//   - source.go reads a resource from the API server. patient.go decides after which errors that read continues from
+//     its version, and reached.go asks whether the API server has a version.
+//   - internal/feed makes an informer the storage of a watch cache, and internal/serving answers the agents.

@@ -85,6 +85,6 @@ package shards
 //   - calls.go lets calls in, and health.go shows how the set is doing.
 //   - setup.go makes a set, set.go has its state, and requests.go its requests.
 //   - session.go and holding.go have a session of this replica and a bucket of it, and lag.go how far its
-//     caches are behind. view.go is the set as its Leases show it. options.go has what a program gives to the
+//     caches are behind, and how long it stays away for that. view.go is the set as its Leases show it. options.go has what a program gives to the
 //     set, and internal/sharding is the border to its controllers.
 //   - internal/leases reads and writes the Leases, and internal/plan decides who should have which bucket.

@@ -61,3 +61,10 @@
 // 1,000 watchers takes 4 ms. Gathering and encoding them takes several times as long, and does
 // not hold up an informer.
 package prometheus
+
+// The parts of the package.
+//
+//   - metrics.go is the collector. figures.go, clusters.go and reconciles.go have the metrics that it reads from Health.
+//   - series.go counts and measures what the Observer sees, and removes the series that are no longer needed. vectors.go
+//     defines these metrics, and outcome.go the label for the end of a LIST or a watch.
+//   - workqueues.go has the metrics of client-go's workqueues.

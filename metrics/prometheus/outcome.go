@@ -8,6 +8,7 @@ import (
 	utilnet "k8s.io/apimachinery/pkg/util/net"
 )
 
+// outcome is how a LIST or a watch ended, for the label of its counter.
 type outcome uint8
 
 const (
@@ -28,6 +29,7 @@ func (o outcome) String() string {
 	}[o]
 }
 
+// outcomeOf returns the outcome of a LIST or a watch that ended with err.
 func outcomeOf(err error) outcome {
 	switch {
 	case err == nil:

@@ -13,7 +13,8 @@ if not known or before ~= '' then
   redis.call('HSET', about, 'label', label, 'epoch', epoch, 'written', '0', 'begun', '', 'call', '', 'objects', '0',
     'tombstones', '0', 'bookmark', '', 'version', '', 'highest', '', 'first', '', 'last', '', 'log', '', 'logged', '0')
 end
--- Each takeover leaves a line with the session before the version at which it began. The oldest go.
+-- Each takeover leaves a line with the session before the version at which it began.
+-- A reader that was away during more than the last 64 takeovers must list.
 local version = field('version')
 if version == '' then version = '0' end
 local takeovers = field('takeovers') .. session .. ' ' .. version .. '\n'
