@@ -23,15 +23,15 @@ import (
 type QueueKind int
 
 const (
-	// QueueAuto means QueueRealFIFO if Options.Durable is set, and otherwise QueueDeltaFIFO. It is the
-	// zero value.
+	// QueueAuto, the zero value, means QueueRealFIFO if Options.Durable is set or [ClientGo] makes the
+	// informer, and otherwise QueueDeltaFIFO.
 	QueueAuto QueueKind = iota
 	// QueueDeltaFIFO is client-go's DeltaFIFO. While up to ten changes wait for the store, the queue
-	// hands out the changes of one object together, ahead of earlier changes of other objects. Further
-	// changes keep their order.
+	// hands out the changes of one object together, ahead of earlier changes of other objects. If more
+	// changes wait, those after the first ten keep their order.
 	QueueDeltaFIFO
-	// QueueRealFIFO is client-go's RealFIFO. Live changes reach the store in the order of their
-	// resourceVersions.
+	// QueueRealFIFO is client-go's RealFIFO. The changes that a watch delivers reach the store in the
+	// order of their resourceVersions.
 	QueueRealFIFO
 )
 
@@ -47,13 +47,13 @@ const (
 	IntakeAuto IntakeMode = iota
 	// IntakeEarly takes in each page of a list, and each object of a stream of the first state, when it
 	// arrives. The informer lists in pages, see Options.PageSize. The source waits while the store is
-	// behind. So each source keeps only a page and some 2,000 objects of a list in memory, and 16 bytes
-	// for each key if watchers may know objects already. If a page is gone at the server in two lists in
-	// a row, the next list is taken in as with IntakeWhole. Watchers get objects before the list is
-	// complete. If the list fails in the middle, the store and the watchers keep the objects that have
-	// arrived. Nothing else follows from such a list: no delete, no Synced and no bookmark. The next list
-	// delivers these objects as updates if they have changed, or if they have no UID or no
-	// resourceVersion to compare.
+	// behind. So only a page of each source and some 2,000 objects of lists wait in memory, or some
+	// 32,000 of a first list for the informer's own store. If watchers may know objects already, a list
+	// also needs 16 bytes for each key. If a page is gone at the server in two lists in a row, the next
+	// list is taken in as with IntakeWhole. Watchers get objects before the list is complete. If the list
+	// fails in the middle, the store and the watchers keep the objects that have arrived. Nothing else
+	// follows from such a list: no delete, no Synced and no bookmark. The next list delivers these objects
+	// as updates if they have changed, or if they have no UID or no resourceVersion to compare.
 	IntakeEarly
 	// IntakeWhole takes in a list when all of it has arrived, as client-go does. The whole list is then
 	// in memory, in addition to the store.
@@ -65,33 +65,33 @@ const (
 type WatchListMode int
 
 const (
-	// WatchListAuto means WatchListOff if Options.Store or Options.Durable is set and lists are taken
-	// in early, and otherwise WatchListOn. While such a store is behind, a stream has to wait, and the
-	// API server may cut it; a list in pages continues. It is the zero value.
+	// WatchListAuto, the zero value, means WatchListOff if Options.Store or Options.Durable is set and
+	// lists are taken in early (see [IntakeMode]), and otherwise WatchListOn. While such a store is
+	// behind, a stream has to wait, and the API server may cut it; a list in pages continues.
 	WatchListAuto WatchListMode = iota
 	// WatchListOff always lists.
 	WatchListOff
 	// WatchListOn streams if the source can. If the server refuses to stream, the informer lists, and
 	// reports nothing if the list works. Some servers, proxies and fakes never end the stream. If the
-	// stream has brought no further object for 10 s, the informer changes to LIST for good. An object
-	// with a higher version than all before it may be newer than the stream. Such objects delay the
-	// change by 40 s at most. The time that a Transform or the store takes does not count.
+	// stream has brought no further object for 10 s, the informer lists from then on. An object with a
+	// higher version than all before it may have been created after the stream began. If only such
+	// objects arrive, the informer lists after 40 s. The time of a Transform or the store does not count.
 	WatchListOn
 )
 
-// DecodeMode chooses what decodes the objects of an answer.
+// DecodeMode chooses whether the informer or client-go decodes the objects in the server's answers.
 type DecodeMode int
 
 const (
-	// DecodeAuto decodes each object as it arrives if the configuration of the client has [Transport] and the
-	// type of the client allows it. Otherwise client-go decodes. It is the zero value.
+	// DecodeAuto, the zero value, decodes each object as it arrives if the configuration of the client has
+	// [Transport] and the type of the client allows it. Otherwise client-go decodes.
 	DecodeAuto DecodeMode = iota
 	// DecodeByClient leaves all decoding to client-go.
 	DecodeByClient
 )
 
-// Indexers are index functions by name. Each function returns the values under which ByIndex finds obj.
-// client-go 0.37 has a similar type. This library has its own because it also works with client-go 0.36.
+// Indexers are index functions by name. Each function returns the values under which [Reader.ByIndex] finds obj.
+// client-go 0.37 has a similar type. This library has its own because it also supports client-go 0.36.
 type Indexers[T any] map[string]func(obj T) ([]string, error)
 
 // Options configures a [CustomCacheInformer]. The zero value is ready to use.
@@ -108,40 +108,41 @@ type Options[T Object] struct {
 	// GetByKey, List and Bookmark, Add only for keys that are not in the store, and Update and Delete
 	// only for keys that are. A write that fails may have taken effect anyway, so the informer calls
 	// GetByKey before it tries again. It calls Update for an object that was deleted and created again
-	// while the watch was cut. It calls Delete with the object's final state, which has the version of
-	// the delete, if the watch has sent it, and otherwise with the object that GetByKey returned.
+	// while the watch was cut. It calls Delete with the object's final state if the watch has sent it.
+	// That state has the version of the delete. Otherwise Delete gets the object that GetByKey returned.
 	//
 	// The store refuses a change if GetByKey or the write returns an error that wraps ErrPermanent. The
 	// store must then still have the old state. The informer does not try the change again. It reports
 	// a *StoreError with GaveUp, and counts the change in Health. No watcher gets the event. A refused
-	// delete is tried again at the next relist.
+	// delete is tried again when the informer lists again.
 	//
 	// Run ends with an error if GetByKey does not find the first object: deletes would be lost. For a
 	// type that keeps something other than the objects, such as metrics of them, use a [Sink].
 	//
 	// The watchers get the objects that are in the store when Run is called as their initial state.
-	// Then the informer deletes those that no longer exist. Old in an event is the object that GetByKey
-	// returned. If GetByKey returns a copy of the stored object, Old equals the New of the event before
-	// but is not identical to it.
+	// After its first list, the informer deletes those that no longer exist. Old in an event is the
+	// object that GetByKey returned. If GetByKey returns a copy of the stored object, Old equals the New
+	// of the event before but is not identical to it.
 	//
 	// docs/stores.md compares the stores and shows how to use less memory. Package storetest checks
 	// a store. Store and Durable cannot both be set.
 	Store cache.Store
 
-	// Durable keeps the objects instead of Store, and outlives the process: a restart over it continues
-	// without a list if it can, and misses no deletes. See [Durable] for its rules. The rules of Store
-	// for refused changes, for objects that are in the store when Run is called, and for a first object
-	// that is not found apply too. The informer reads it in pages, with retries. Defaults to none.
+	// Durable keeps the objects instead of Store, and outlives the process. After a restart, the informer
+	// continues without a list if it can, and misses no deletes. See [Durable] for its rules. Three rules
+	// of Store apply too: for refused changes, for objects that are in the store when Run is called, and
+	// for a first object that is not found. The informer reads it in pages, with retries. Defaults to none.
 	Durable Durable
 
 	// Indexers are the index functions for ByIndex, by name. A Store that is a cache.Indexer, and a Durable
 	// that is a [DurableIndexer], keep these indexes themselves. For any other Store or Durable the informer
-	// keeps them in memory, with keys only. The name cache.NamespaceIndex is taken. If a function returns an
-	// error for an object, the object is stored, but that index does not find it. An *ObjectError is
-	// reported, and not again until the functions work for the object. The informer's own store treats a
-	// panic as an error, and calls the functions again after 1 s, 2 s, and so on up to 1 min, until they
-	// work. It remembers the values of each object until the object is next written. The functions are called
-	// while the store is locked and must not call the informer. Defaults to none.
+	// keeps them in memory, with keys only. New returns an error for a nil function and for the name
+	// cache.NamespaceIndex, which is taken. If a function returns an error for an object, the object is
+	// stored, but that index does not find it. An *ObjectError is reported, and not again until the functions
+	// work for the object. The informer's own store treats a panic as an error. It calls the functions again
+	// after 1 s, 2 s, and so on up to 1 min, until they work. It keeps the values of an object until the next
+	// write of the object. The functions are called while the store is locked, and must not call the
+	// informer. Defaults to none.
 	Indexers Indexers[T]
 
 	// Fields are further indexes for ByIndex, by name. Each is given by the path of a field, such as "spec.nodeName", and
@@ -156,9 +157,9 @@ type Options[T Object] struct {
 	// Transform is called for every object that the source delivers, before the store and the watchers
 	// get it. It may change the object in place. It must keep namespace and name. It should keep UID
 	// and resourceVersion: a relist uses them to find out which objects are new, created again, or
-	// unchanged. If Transform returns an error, the object's previous state stays (a new object stays
-	// absent), and an *ObjectError is reported, but not again until Transform works for the object.
-	// Transform is called again at the object's next event or relist. An error never stops a delete.
+	// unchanged. If Transform returns an error, the store keeps the object's previous state, if any. An
+	// *ObjectError is reported, and not again until Transform works for the object. Transform is
+	// called again at the object's next event and at the next list. An error never stops a delete.
 	// One goroutine at a time calls Transform, or one for each namespace or cluster if there are
 	// several. While it runs, the source waits. See [StripManagedFields]. Defaults to none.
 	Transform func(T) (T, error)
@@ -183,8 +184,8 @@ type Options[T Object] struct {
 	Share *share.Table
 
 	// TweakListOptions changes the options of every list and watch, for example the selectors. If a
-	// selector no longer matches an object, watchers get a delete. TweakListOptions is called from the
-	// informer's goroutines. Defaults to none.
+	// selector no longer matches an object, watchers get a delete. Several goroutines may call
+	// TweakListOptions at once. Defaults to none.
 	TweakListOptions func(*metav1.ListOptions)
 
 	// WatchList chooses whether the first state may be streamed. Defaults to WatchListAuto.
@@ -207,32 +208,35 @@ type Options[T Object] struct {
 	Decode DecodeMode
 
 	// Lists limits how many lists are under way at the same time, in this informer and in all others with the
-	// same limit. Defaults to the limit of the [Group] or the [ClientGo] to which the informer belongs. An
+	// same ListLimit. Defaults to the limit of the [Group] or the [ClientGo] to which the informer belongs. An
 	// informer that belongs to neither has no limit by default.
 	Lists *ListLimit
 
 	// Backoff sets the pauses between lists and watches that fail. After two minutes in which list and watch
-	// have worked, it starts from the beginning. It is copied. Duration must be more than 0, Factor and Jitter
-	// at most 100, and nothing negative. A Duration or Cap of more than a year counts as a year. Defaults to
-	// client-go's: from 0.8 s, doubling up to 30 s, plus a random part of up to the same length.
+	// have worked, the pauses begin with Duration again. The Backoff is copied. New returns an error unless
+	// Duration is more than 0, Factor and Jitter are at most 100, and no field is negative. A Cap of 0, and a
+	// Duration or Cap of more than a year, count as a year. Nil, the default, means client-go's pauses: from
+	// 0.8 s, doubling up to 30 s, plus a random part of up to the same length.
 	Backoff *wait.Backoff
 
-	// DrainTimeout is how long the watchers may go on handling their waiting events after Run's ctx is
-	// done. No new events come then. The ctx of their calls stays alive until all events are handled
-	// or the time is over. An event that waits for its retry is tried at once, and again for as long as
-	// WatcherOptions.Retry and this time allow. The events that are left are dropped, counted and
-	// logged. Changes that are not in the store when ctx ends are not among them. 0, the default, does
-	// not wait. DrainTimeout has no effect if ctx ends with a cause that wraps [ErrLeaseLost].
+	// DrainTimeout is how long the watchers may continue to handle their waiting events after Run's ctx
+	// is done. No new events come then. The ctx of the watchers' calls stays alive until all events are
+	// handled or the time is over. An event that waits for its retry is tried at once, and again for as
+	// long as WatcherOptions.Retry and this time allow. The events that are left are dropped, counted and
+	// logged. They do not include changes that are not in the store when ctx ends. 0, the default, does
+	// not wait, and a negative value is an error. If ctx ends with a cause that wraps [ErrLeaseLost],
+	// DrainTimeout has no effect.
 	DrainTimeout time.Duration
 
 	// ErrorHandler is called when something begins to fail, with a *WatchError, *StoreError,
 	// *EventError or *ObjectError. See these types for when it is called again. Several goroutines may
 	// call it at once, without any of the informer's locks. The part of the informer that failed waits
-	// until it returns. The ctx carries Run's logger. Defaults to [Report].
+	// until ErrorHandler returns. The ctx carries Run's logger. Defaults to the ErrorHandler of the
+	// [Group] to which the informer belongs, also through a [ClientGo], and otherwise to [Report].
 	ErrorHandler func(ctx context.Context, err error)
 
 	// Observer has functions that the informer calls as it works, for metrics and traces. It is copied.
-	// Defaults to none, which costs nothing.
+	// Defaults to the Observer of the [Group], as with ErrorHandler, or to none, which costs nothing.
 	Observer *Observer
 }
 
@@ -261,14 +265,15 @@ type WatcherOptions struct {
 	// however much memory that takes.
 	MaxBacklog int
 
-	// Workers is how many goroutines call the watcher at the same time, each for another object. The
+	// Workers is how many goroutines call the watcher at the same time, each for a different object. The
 	// watcher gets each object's events one at a time and in order. But waiting events are always
 	// merged by object, as with MaxBacklog, even if MaxBacklog is negative. OnSynced is called when the
 	// watcher has been called once for each object of the initial state, and may overlap with later
-	// events. 0, the default, and 1 mean one call at a time. At most 65,536.
+	// events. 0, the default, and 1 mean one call at a time. AddWatcher returns an error if Workers is
+	// negative or more than 65,536.
 	Workers int
 
-	// Retry decides whether and when an event for which the watcher has returned an error comes again.
+	// Retry decides whether and when an event comes again after the watcher has returned an error for it.
 	// [Backoff] returns a policy that suits most programs.
 	//
 	// Other objects do not wait for the retry. Newer events of the same object are merged with the
@@ -286,14 +291,14 @@ type WatcherOptions struct {
 	// ResyncPeriod is how often the watcher gets an update with OriginResync for every object in the
 	// store. The first period begins when the watcher has synced. A resync waits while the watcher has
 	// events to handle, including one that waits for its retry. No other watcher gets these events, and
-	// the API server gets no request. 0, the default, means never.
+	// the API server gets no request. 0, the default, means never. A negative value is an error.
 	ResyncPeriod time.Duration
 
 	// OnSynced is called once, in one of the watcher's goroutines, right after the last call for the
 	// initial state. Without Workers and Retry it is called before any later event.
 	//
-	// OnSynced is never called before the informer has synced. An object that a reader does not find
-	// then does not exist, or the informer does not select it. The only exceptions were reported to
+	// OnSynced is never called before the informer has synced. So an object that a [Reader] does not
+	// find in OnSynced does not exist, or is hidden by a selector. The only exceptions were reported to
 	// ErrorHandler: the store refused the object, or it could not be used. OnSynced is not called a
 	// second time, so retry an action that may fail inside it, until its ctx ends. Registration.Synced
 	// is closed when OnSynced has returned. Defaults to none.
