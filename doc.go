@@ -1,9 +1,9 @@
-// Package informer lists and watches one Kubernetes resource, keeps its state in any store,
-// and delivers every change to any number of watchers, each at its own pace.
+// Package informer lists and watches one Kubernetes resource, keeps its objects in any store,
+// and delivers their changes to any number of watchers, each at its own pace.
 //
 // [New] makes a [CustomCacheInformer] from a typed client, [NewFrom] from any other source, and
 // [NewInNamespaces] from the clients of several namespaces. [NewOverClusters] makes one over many
-// clusters, and package kinds one over kinds that are added and removed. AddWatcher registers a
+// clusters. Package kinds makes one over kinds that are added and removed. AddWatcher registers a
 // [ResourceWatcher]. Run does the work until its ctx ends. Get, List, ByIndex and All read the known
 // state, see [Reader]. A [Snapshot] lets several reads see the same state.
 //
@@ -18,8 +18,8 @@
 // Most programs need only these names, in this order. Each has an example.
 //
 //  1. [New] makes an informer.
-//  2. [CustomCacheInformer.AddWatcher] registers the code that gets events.
-//  3. [Registration] shows when that code has got all objects, and can remove it.
+//  2. [CustomCacheInformer.AddWatcher] registers a watcher: your code that receives the events.
+//  3. [Registration] shows when the watcher has received all objects, and can remove the watcher.
 //  4. [CustomCacheInformer.ByIndex], and the other methods of [Reader], read the objects. Options.Fields and
 //     package indexes have ready-made indexes.
 //  5. [Select] passes on only some objects.
@@ -48,8 +48,8 @@
 //	pop, run      pop, run      two goroutines per listener: pop reads the log and keeps the
 //	                            backlog, run calls the watcher or has its workers call it
 //
-// No part can block a part above it, with one exception: a store that is slow or fails. Then the
-// source stops reading. The waiting changes, and with [IntakeEarly] the rest of a list, stay at the
+// No part can block a part above it, with one exception: if the store is slow or fails, the source
+// stops reading. The waiting changes, and with [IntakeEarly] the rest of a list, stay at the
 // API server, which keeps them for some minutes. If the next page of a list is gone by then, the
 // informer begins the list again. After the second time, it asks for the whole list at once.
 //
@@ -58,8 +58,8 @@
 //  1. Start. Watchers may be added before, during and after the start of Run. Run, AddWatcher and
 //     Remove may be called in any order and from any goroutine, also in a watcher's own callback.
 //     Nothing deadlocks and no event is dropped. The informer makes no request before the
-//     goroutines of all watchers registered so far are live. One thing is forbidden: a callback
-//     must not wait for Stopped, CatchUp, WaitForSync or the end of Run.
+//     goroutines of all watchers registered so far are live. One thing is forbidden: a watcher's
+//     callback must not wait for Stopped, CatchUp, WaitForSync or the end of Run.
 //
 //  2. Order. One goroutine at a time calls the watcher of a registration, unless the registration
 //     asks for Workers. The watcher gets the events of one object one at a time, in the order in
@@ -144,11 +144,11 @@
 //
 //  11. Errors. Options.ErrorHandler gets typed errors with the key and the operation: once when an
 //     operation begins to fail, and once more if it is given up. Each attempt is reported to
-//     [Observer]. If an object cannot be decoded, see [Transport], or if Transform or an index function
-//     fails for it, this is reported, but not again until the object works. If many objects fail, only
-//     some are reported, with their number, see [ObjectError]. [CustomCacheInformer.Health] and a
-//     [*SyncError] have the last error that prevents progress. They also show a request that has had no
-//     answer for 30 s, and a stream of the first state that has not ended after 10 s.
+//     [Observer]. An object that cannot be decoded (see [Transport]) is reported, but not again until
+//     it works. The same is true if Transform or an index function fails for an object. If many objects
+//     fail, only some are reported, with their number, see [ObjectError]. [CustomCacheInformer.Health]
+//     and a [*SyncError] have the last error that prevents progress. They also show a request that has
+//     had no answer for 30 s, and a stream of the first state that has not ended after 10 s.
 //
 //  12. Silent servers. An informer does not wait forever because of a wrong answer, or of a stream
 //     or a watch that has become silent. A start from a [Durable] lists if the version has expired,
