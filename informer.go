@@ -25,9 +25,9 @@ import (
 	"github.com/customcacheinformer/informer/internal/version"
 )
 
-// CustomCacheInformer lists and watches one resource, keeps its state in a store, and gives the changes
+// CustomCacheInformer lists and watches one resource, keeps its objects in a store, and gives the changes
 // to any number of watchers, each at its own pace. [New] makes one. Its methods may be called from any
-// goroutine and in any order. The package documentation has the contract. It must not be copied.
+// goroutine and in any order. A CustomCacheInformer must not be copied. The package documentation has the contract.
 type CustomCacheInformer[T Object] struct {
 	opts      Options[T]
 	scan      index.Scan              // reads the store
@@ -62,7 +62,7 @@ type CustomCacheInformer[T Object] struct {
 // client decides what T is, so options for another type do not compile. New makes no request; Run does.
 // For other clients and sources, use [NewFrom].
 //
-// New returns an error that names the argument or the field if one cannot be used. It does not change
+// If an argument or a field of opts cannot be used, New returns an error that names it. New does not change
 // opts. If Options.Store is a cache.Indexer, or Options.Durable a [DurableIndexer], New adds the
 // Indexers and Fields to it, and an index by namespace if it has none.
 func New[T Object, L runtime.Object](client Client[T, L], opts Options[T]) (*CustomCacheInformer[T], error) {
@@ -71,10 +71,10 @@ func New[T Object, L runtime.Object](client Client[T, L], opts Options[T]) (*Cus
 
 // NewFrom returns an informer over any source that lists and watches one resource: one that [ListWatch]
 // makes from a dynamic or a metadata client, one of package informertest, or any other
-// cache.ListerWatcher. It checks its arguments and treats opts as [New] does.
+// cache.ListerWatcher. NewFrom checks its arguments and treats opts as [New] does.
 //
 // T must be a pointer to an API type, or AnyObject. If lw delivers objects of another type, or an empty
-// list of another type, its first list fails, and the failure is reported.
+// list of another type, the list fails, and the failure is reported.
 func NewFrom[T Object](lw cache.ListerWatcher, opts Options[T]) (*CustomCacheInformer[T], error) {
 	return newFrom[T](reading{resources: []resource{{lw: lw}}}, opts)
 }
@@ -87,10 +87,10 @@ func NewFrom[T Object](lw cache.ListerWatcher, opts Options[T]) (*CustomCacheInf
 //	informer.NewInNamespaces(clientset.CoreV1().Pods, namespaces, informer.Options[*corev1.Pod]{})
 //	informer.NewInNamespaces(dynamic.Resource(gvr).Namespace, namespaces, informer.Options[*unstructured.Unstructured]{})
 //
-// The set may be empty, and [CustomCacheInformer.SetNamespaces] changes it.
+// The set of namespaces may be empty, and [CustomCacheInformer.SetNamespaces] changes it.
 //
-// The informer has one store, and each watcher one registration. It lists and watches each namespace by
-// itself. It has synced when it has listed all of them. A namespace that cannot be read keeps its last
+// The informer has one store, and each watcher one registration. It lists and watches each namespace
+// separately. It has synced when it has listed all of them. A namespace that cannot be read keeps its last
 // state, and delays no other. A namespace that has more changes than the store can take delays no other
 // either: at most 256 of its changes (1,000 over a Durable) wait in memory, and the rest at the server. The
 // events of one object come in order; there is no order between namespaces. Transform is called from a
@@ -238,8 +238,8 @@ func (i *CustomCacheInformer[T]) AddWatcher(w ResourceWatcher[T], opts WatcherOp
 //
 //   - A namespace that stays is not affected: its watch continues.
 //   - A new namespace is listed and watched. SetNamespaces gets its client from the function that was given to
-//     NewInNamespaces, which must not call SetNamespaces. Its first objects come with OriginInitial, even if the informer has
-//     synced.
+//     NewInNamespaces. That function must not call SetNamespaces. The first objects of the namespace come with OriginInitial,
+//     even if the informer has synced.
 //   - The requests for a removed namespace end. Its events that have arrived are delivered as usual. Then each of its objects comes
 //     as a delete with OriginLeft and FinalStateUnknown, and no further events of it follow. If the namespace is added again, it is
 //     listed when these deletes are in the store.
@@ -329,7 +329,7 @@ func (i *CustomCacheInformer[T]) follow(opts WatcherOptions) error {
 // store and watchers that are under way, and logs their names after 10 s. Events that still wait for a
 // watcher are dropped. Their number is logged, and reported to Observer.Undelivered.
 //
-// If ctx is done already, Run makes no request and calls no watcher. A second Run returns an error
+// If ctx is done already, Run makes no request, calls no watcher and returns nil. A second Run returns an error
 // that wraps [ErrAlreadyRun] at once. Run returns an error and stops the informer if another informer
 // runs over the same Durable, or if the store does not find the first object that it was given. Do not
 // wait for Run to return in a watcher's callback.
@@ -440,18 +440,19 @@ func (i *CustomCacheInformer[T]) control(ctx context.Context) {
 	i.queue.Close()
 }
 
-// Synced returns a channel that is closed once every object of the first list is in the store, or could
-// not be stored and was reported. It is never closed if Run's ctx ends first. Watchers may still be
-// behind, see [Registration.Synced].
+// Synced returns a channel that is closed once the informer has synced: every object of the first list of each source is in the
+// store, or was reported because it could not be stored. Over a [Durable], a source that continues its watch needs no list. For
+// [Clusters], see also ClusterOptions.SyncWait. The channel is never closed if Run's ctx ends first. Watchers may still be behind
+// when it is closed, see [Registration.Synced].
 func (i *CustomCacheInformer[T]) Synced() <-chan struct{} { return i.applier.synced }
 
 // HasSynced reports whether Synced is closed. It does not block.
 func (i *CustomCacheInformer[T]) HasSynced() bool { return channel.Closed(i.applier.synced) }
 
-// Name returns Options.Name. It does not block.
+// Name returns Options.Name, or its default if that is "". It does not block.
 func (i *CustomCacheInformer[T]) Name() string { return i.opts.Name }
 
-// MemberHealth returns what Health returns, for a [Group]. It does not block.
+// MemberHealth returns the result of Health, for the Health of a [Group]. It does not block.
 func (i *CustomCacheInformer[T]) MemberHealth() MemberHealth { return i.Health() }
 
 // Health returns the state of the informer at this moment. It may be called at any time and does not
