@@ -48,8 +48,8 @@ type ClientGo struct {
 	// with that error, which goes to the ErrorHandler of the options, or of Group, or to the log.
 	Options func(example runtime.Object) (Options[AnyObject], error)
 
-	// Share is the Options.Share of the informers whose options have none, such as share.New(). An informer
-	// shares an object after all transforms, including that of a factory or a manager. See package share for
+	// Share, such as share.New(), is the Options.Share of the informers whose options have none. An object
+	// is shared after all transforms, including that of a factory or a manager. See package share for
 	// the programs in which sharing is safe. Nil means no sharing.
 	Share *share.Table
 
@@ -57,8 +57,8 @@ type ClientGo struct {
 	// and without a Group to no limit.
 	Lists *ListLimit
 
-	// Group is a group that shows the informers, although a manager or a factory runs them. Unless their options have others,
-	// the informers use the group's Observer, ErrorHandler and Lists. Until they stop, they are part of Health, Ready and
+	// Group is a group that shows the informers, although a manager or a factory runs them. Informers whose options have no
+	// Observer, ErrorHandler or Lists use those of the group. Until the informers stop, they are part of Health, Ready and
 	// Live of the group, and of the page of package debug. They are not members: Run and WaitForSync of the group ignore
 	// them. A group without members is not ready until the first informer is made, see Group.MayBeEmpty. Nil means no group.
 	Group *Group
@@ -193,12 +193,12 @@ func bareObjectLike(example runtime.Object) func(string, types.UID) AnyObject {
 const minResync = time.Second
 
 // SharedIndexInformer returns the informer as a cache.SharedIndexInformer, for client-go's listers and
-// factories and for controller-runtime. See docs/differences-from-client-go.md for how it differs from
-// client-go's own. Each call returns the same value. It does not block and may be called at any time. For an
-// object that is deleted after the first call of SharedIndexInformer, handlers get the final state. For one
-// that is deleted before, they get the state that the store had.
+// factories and for controller-runtime. See docs/differences-from-client-go.md for how the result differs
+// from client-go's own. Each call returns the same value. SharedIndexInformer does not block and may be
+// called at any time. If an object is deleted after its first call, handlers get the final state of the
+// object. If the object is deleted before that call, they get the state that the store had.
 //
-// Handlers and watchers may be used together. Call Run of either informer, but not of both. Handlers are
+// Handlers and watchers may be used together. Call Run of i or of the result, but not both. Handlers are
 // never resynced, as with a client-go informer whose period is 0; use a watcher with
 // WatcherOptions.ResyncPeriod instead. A function given to SetTransform is called after Options.Transform.
 //
@@ -420,17 +420,17 @@ type done struct {
 func (d done) Name() string          { return d.name }
 func (d done) Done() <-chan struct{} { return d.channel }
 
-// SinkInformer fills a [Sink]. It can be a [Member] of a [Group]. It keeps only the key, the UID and the
-// resourceVersion of each object, so it has no readers, watchers or indexes. [NewSink] makes one. Its methods may be
-// called from any goroutine.
+// SinkInformer lists and watches one resource, and gives the objects to a [Sink]. It can be a [Member] of a [Group].
+// It keeps only the key, the UID and the resourceVersion of each object, so it has no readers, watchers or indexes.
+// [NewSink] makes one. Its methods may be called from any goroutine.
 type SinkInformer[T Object] struct{ core *CustomCacheInformer[T] }
 
 // NewSink returns an informer that gives the objects of a source to a sink. The source is the result of [ListWatch], or any
 // other cache.ListerWatcher. NewSink makes no request; Run does. The sink should be empty: the informer does not remove what an
 // earlier process has put into it.
 //
-// NewSink returns an error if lw or sink is nil, whenever [NewFrom] does, and if one of the options is set that need stored
-// objects or watchers: Store, Durable, Indexers, Fields or DrainTimeout. Share is of use only if the sink keeps objects.
+// NewSink returns an error if lw or sink is nil, or if [NewFrom] would. It also returns an error if Store, Durable, Indexers, Fields
+// or DrainTimeout is set: these options need stored objects or watchers. Share is useful only if the sink keeps objects.
 //
 // IntakeAuto means IntakeEarly, and WatchListAuto means WatchListOff, because a sink may be slow: the first state is listed in pages,
 // see [Options].PageSize. For a quick sink, WatchListOn saves requests.
@@ -453,8 +453,9 @@ func NewSink[T Object](lw cache.ListerWatcher, sink Sink[T], opts Options[T]) (*
 	return &SinkInformer[T]{core}, nil
 }
 
-// RunSink gives the objects of a source to a sink until ctx ends, and then returns nil. It replaces a client-go reflector
-// that fills a store of the program. It returns an error at once in the cases in which [NewSink] does.
+// RunSink gives the objects of a source to a sink, with default options. It blocks until ctx is done and the last call of the sink
+// has returned, and then returns nil. If lw or sink cannot be used, RunSink returns an error at once, as [NewSink] does. Use it in
+// place of a client-go reflector that fills a store of the program.
 func RunSink[T Object](ctx context.Context, lw cache.ListerWatcher, sink Sink[T]) error {
 	i, err := NewSink(lw, sink, Options[T]{})
 	if err != nil {
@@ -470,11 +471,12 @@ func (i *SinkInformer[T]) Run(ctx context.Context) error { return i.core.Run(ctx
 // Name returns Options.Name, or the name of T if that is "".
 func (i *SinkInformer[T]) Name() string { return i.core.Name() }
 
-// Synced returns a channel that is closed when the sink has taken or refused every object of the first list.
+// Synced returns a channel that is closed when the sink has taken or refused every usable object of the first
+// list. It is never closed if Run's ctx ends first.
 func (i *SinkInformer[T]) Synced() <-chan struct{} { return i.core.Synced() }
 
-// WaitForSync blocks until Synced is closed, and then returns nil. If ctx or the informer ends first, it
-// returns a *SyncError.
+// WaitForSync blocks until the channel of Synced is closed, and then returns nil. If ctx or the informer ends
+// first, it returns a *SyncError. It may be called before Run.
 func (i *SinkInformer[T]) WaitForSync(ctx context.Context) error { return i.core.WaitForSync(ctx) }
 
 // ResourceVersion returns the version up to which the sink was given every change, or "" before the end of the
@@ -485,7 +487,7 @@ func (i *SinkInformer[T]) ResourceVersion() string { return i.core.ResourceVersi
 // taken and that still exist. Health does not block.
 func (i *SinkInformer[T]) Health() Health { return i.core.Health() }
 
-// MemberHealth returns what Health returns, for a [Group]. It does not block.
+// MemberHealth returns the result of Health, for the Health of a [Group]. It does not block.
 func (i *SinkInformer[T]) MemberHealth() MemberHealth { return i.core.MemberHealth() }
 
 func (i *SinkInformer[T]) adopt(common given) { i.core.adopt(common) }
