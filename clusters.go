@@ -39,8 +39,9 @@ type Clusters[T Object] struct {
 
 // ClusterOptions are the options of [NewOverClusters] that concern the clusters. The zero value is ready to use.
 type ClusterOptions struct {
-	// SyncWait is how long the informer waits for the first lists of all clusters. After that, one complete list is enough to count
-	// as synced. 0 means 30 s, and a negative value means no limit. To wait for one cluster, use [Clusters.WaitForSyncIn].
+	// SyncWait is how long, from the start of Run, the informer waits for the first lists of all engaged clusters. After that, it has
+	// synced with one complete list. 0 means 30 s, and a negative value means no limit. To wait for one cluster, use
+	// [Clusters.WaitForSyncIn].
 	SyncWait time.Duration
 }
 
@@ -48,7 +49,7 @@ type ClusterOptions struct {
 type ClusterSource struct {
 	// Source lists and watches the resource in the cluster, such as the result of [ListWatch].
 	Source cache.ListerWatcher
-	// UID identifies the cluster: two sources have the same UID only if they read the same cluster. Use, for example, the UID of the
+	// UID identifies the cluster: give two sources the same UID only if they read the same cluster. Use, for example, the UID of the
 	// namespace kube-system. If UID is "", [Clusters.Replace] always delivers deletes and then lists, and each start over Options.Durable lists.
 	UID types.UID
 	// TweakListOptions changes the options of each list and each watch of this cluster. It is called after Options.TweakListOptions
@@ -65,12 +66,11 @@ const maxClusterName = 253
 // NewOverClusters returns an informer over one resource in many clusters. It reads no cluster until [Clusters.Engage] adds one.
 //
 // The informer has synced when it has listed all engaged clusters, or after ClusterOptions.SyncWait at least one of them. So a
-// cluster that is out of reach does not keep a program from becoming ready. If no cluster is engaged when Run begins, the informer
-// syncs at once.
+// program becomes ready even if a cluster is out of reach. If no cluster is engaged when Run begins, the informer syncs at once.
 //
 // Over Options.Durable, Run reads the store and engages the clusters that have objects in it, without a source. They keep their last
-// state until Engage gives them a source or [Clusters.DisengageStored] removes them. If the source that Engage gives has the same
-// UID, it continues at the version that was reached. Otherwise the informer lists, and compares the list with the stored objects.
+// state until Engage gives them a source or [Clusters.DisengageStored] removes them. If Engage gives a source with the same UID, the
+// informer continues at the version that it had reached. Otherwise it lists, and compares the list with the stored objects.
 //
 // NewOverClusters returns an error if Options.Store is set, or if another option cannot be used, as [NewFrom] does.
 func NewOverClusters[T Object](opts Options[T], clusters ClusterOptions) (*Clusters[T], error) {
@@ -125,12 +125,12 @@ func (c *Clusters[T]) recall(marks map[string]mark) {
 	}
 }
 
-// Engage makes the informer read a cluster from now on. Engage itself makes no request and does not block. It may be called at any
+// Engage adds a cluster, which the informer reads from then on. Engage makes no request and does not block. It may be called at any
 // time, also in a watcher's callback. The cluster's first objects come with OriginInitial, even if the informer has synced. If the
 // cluster cannot be read, the informer keeps trying until the cluster is disengaged. Health and Options.ErrorHandler get the reason.
 //
 // Engage returns an error if the name is engaged or not valid, or if the source cannot be used. A name has 1 to 253 bytes,
-// without spaces, "|" and characters that cannot be printed. Once Run's ctx is done, it returns an error that wraps
+// without spaces, "|" and characters that cannot be printed. Once Run's ctx is done, Engage returns an error that wraps
 // [ErrStopped]. If a cluster of that name was just disengaged, the new one is listed when the old objects have left the store.
 func (c *Clusters[T]) Engage(name string, from ClusterSource) error {
 	s, err := c.scopeFor(name, from)
@@ -147,11 +147,11 @@ func (c *Clusters[T]) Engage(name string, from ClusterSource) error {
 	return c.failed("Engage", name, err)
 }
 
-// Disengage stops reading a cluster. It does not block, and may be called at any time, also in a watcher's callback. Events of the
-// cluster that have arrived are delivered as usual, unless leave is [LeaveSilently], which drops them. left is closed when the store
-// no longer has any object of the cluster. A watcher that is behind gets the deletes later, see [Registration.CatchUp]. If Run's ctx
-// ends first, left stays open. Before Run, left is closed at once, even if Options.Durable has objects of the cluster: Run then
-// engages the cluster without a source, see DisengageStored.
+// Disengage removes a cluster, which the informer no longer reads. leave chooses what watchers get for its objects. Disengage does not
+// block, and may be called at any time, also in a watcher's callback. Events that have arrived are delivered as usual, unless leave is
+// [LeaveSilently], which drops them. left is closed when the store no longer has any object of the cluster. A watcher that is behind
+// gets the deletes later, see [Registration.CatchUp]. If Run's ctx ends first, left stays open. Before Run, left is closed at once, even
+// if Options.Durable has objects of the cluster: Run then engages the cluster without a source, see DisengageStored.
 //
 // Disengage returns an error if leave is not one of the constants. The error wraps [ErrNotEngaged] if the cluster is not engaged,
 // and [ErrStopped] once Run's ctx is done.
@@ -169,9 +169,9 @@ func (c *Clusters[T]) Disengage(name string, leave Leave) (left <-chan struct{},
 	return s.left, c.failed("Disengage", name, c.become(name, s, nil))
 }
 
-// DisengageStored disengages the clusters that have objects in Options.Durable but that Engage has not named since the start. Call it
-// when you have engaged all clusters that you want. Clusters in except stay, such as those whose configuration cannot be read now. If
-// Run has not read the Durable yet, the clusters leave as soon as it has. DisengageStored does not block, and may be called at any
+// DisengageStored disengages the clusters that have objects in Options.Durable but have not been engaged since the start. Call it
+// when you have engaged all clusters that you want. The clusters in except stay: name those whose configuration cannot be read now. If
+// Run has not read the Durable yet, the clusters leave when Run has read it. DisengageStored does not block, and may be called at any
 // time. It returns an error if leave is not one of the constants, and one that wraps [ErrStopped] once Run's ctx is done.
 func (c *Clusters[T]) DisengageStored(leave Leave, except ...string) error {
 	if err := leave.check(); err != nil {
@@ -204,10 +204,10 @@ func (c *Clusters[T]) DisengageStored(leave Leave, except ...string) error {
 	return nil
 }
 
-// Replace makes the informer read an engaged cluster from another source, such as one with new credentials. It does not block.
+// Replace makes the informer read an engaged cluster from another source, such as one with new credentials. Replace does not block.
 //
-// If both sources have the same UID, not "", the informer continues at the version that it has reached. No event is missed, and
-// nothing is listed unless a list was under way. Otherwise the objects of the old cluster come as deletes with OriginLeft, and then
+// If both sources have the same UID, and it is not "", the informer continues at the version that it has reached. No event is missed,
+// and nothing is listed unless a list was under way. Otherwise the objects of the old cluster come as deletes with OriginLeft, and then
 // the new cluster is listed.
 //
 // Replace returns an error if the source cannot be used. The error wraps [ErrNotEngaged] if the cluster is not engaged, and
@@ -232,9 +232,9 @@ func (c *Clusters[T]) Replace(name string, from ClusterSource) error {
 // the contents of the objects. An object that differs comes as an update with OriginRelist, an equal one causes no event, and one
 // that the list lacks is deleted. Until the list is complete, the store has some objects in the old form.
 //
-// Move ignores from.UID: the cluster keeps the UID with which it was engaged. If the form may differ from one start to the next over
-// Options.Durable, engage the cluster with a different UID at each start, so that each start lists. Move returns the same errors as
-// Replace.
+// Move ignores from.UID: the cluster keeps the UID with which it was engaged. Over Options.Durable, the form may differ from one start
+// to the next. In that case engage the cluster with a different UID at each start, so that each start lists. Move returns the same
+// errors as Replace.
 func (c *Clusters[T]) Move(name string, from ClusterSource) error {
 	s, err := c.scopeFor(name, from)
 	if err != nil {
@@ -369,8 +369,8 @@ func (c *Clusters[T]) SyncedIn(cluster string) bool {
 }
 
 // WaitForSyncIn blocks until the first list of a cluster is in the store, and then returns nil. It returns a *SyncError if ctx or the
-// informer ends first, and an error that wraps [ErrNotEngaged] if the cluster is not engaged or is disengaged meanwhile. It may be
-// called before Run, but not in a watcher's callback.
+// informer ends first. If the cluster is not engaged, or is disengaged meanwhile, the error wraps [ErrNotEngaged]. WaitForSyncIn may
+// be called before Run, but not in a watcher's callback.
 func (c *Clusters[T]) WaitForSyncIn(ctx context.Context, cluster string) error {
 	s, ok := c.scope(cluster)
 	if !ok {
@@ -393,7 +393,7 @@ func (c *Clusters[T]) WaitForSyncIn(ctx context.Context, cluster string) error {
 	}
 }
 
-// WaitForVersionIn waits like [CustomCacheInformer.WaitForVersion], for one cluster of a [Clusters]. It also returns an error that
+// WaitForVersionIn works like [CustomCacheInformer.WaitForVersion], for one cluster of a [Clusters]. It also returns an error that
 // wraps [ErrNotEngaged] if the cluster is not engaged, or is disengaged meanwhile.
 func (i *CustomCacheInformer[T]) WaitForVersionIn(ctx context.Context, cluster, version string) error {
 	s, ok := i.roster.scope(cluster)
@@ -416,8 +416,8 @@ func (i *CustomCacheInformer[T]) ServerVersionIn(ctx context.Context, cluster st
 
 // In returns a Reader of the objects of one cluster. In does not block. The Reader may be kept: each of its methods reads the cluster
 // at the time of the call. While the cluster is not engaged, Get, List and ByIndex return an error that wraps [ErrNotEngaged], and
-// All yields nothing. Before the first list of the cluster is in the store, the Reader may find only some of its objects, or after
-// [Clusters.Replace] those of the old cluster: see WaitForSyncIn.
+// All yields nothing. Before the first list of the cluster is in the store, the Reader may find only some of its objects. After
+// [Clusters.Replace], it may still find those of the old cluster: see WaitForSyncIn.
 func (c *Clusters[T]) In(cluster string) Reader[T] { return clusterReader[T]{c, cluster} }
 
 type clusterReader[T Object] struct {
