@@ -23,16 +23,17 @@ var (
 	// start again, make a new one.
 	ErrAlreadyRun = errors.New("informer has already been run")
 
-	// ErrStopped indicates that Run's ctx is done, or that the registration of a watcher was removed,
-	// so that the call can no longer do its work.
+	// ErrStopped indicates that the call can no longer do its work, because Run's ctx is done or the
+	// registration of a watcher was removed.
 	ErrStopped = errors.New("informer has stopped")
 
 	// ErrPermanent indicates that another attempt cannot help. If a watcher returns an error that wraps
-	// it, the event is not retried. If a store does, it refuses the change, see Options.Store.
+	// ErrPermanent, the event is not retried. A store refuses a change with such an error, see
+	// Options.Store.
 	ErrPermanent = errors.New("permanent failure")
 
-	// ErrNotEngaged indicates that an informer does not read a cluster, see [Clusters.Engage]. It wraps
-	// [ErrPermanent].
+	// ErrNotEngaged indicates that an informer of [NewOverClusters] does not read the cluster, see
+	// [Clusters.Engage]. It wraps [ErrPermanent].
 	ErrNotEngaged = fmt.Errorf("the cluster is not engaged: %w", ErrPermanent)
 
 	errNoCluster   = errors.New("a namespace and a name may be those of an object in each cluster: see In")
@@ -40,18 +41,18 @@ var (
 
 	errLoose = errors.New("the store has objects of the cluster, but nothing has engaged it yet")
 
-	// ErrLeaseLost indicates that another replica may be the leader from now on, see
-	// enqueue.Options.Lost. If the ctx of a Run ends with a cause that wraps ErrLeaseLost (see
-	// [context.WithCancelCause]), Run does not wait for DrainTimeout.
+	// ErrLeaseLost indicates that this replica has lost its leader election, so that another replica may be
+	// the leader now, see enqueue.Options.Lost. If the ctx of a Run ends with a cause that wraps
+	// ErrLeaseLost (see [context.WithCancelCause]), Run does not wait for DrainTimeout.
 	ErrLeaseLost = errors.New("the lease is lost")
 )
 
 // errOwnCall is the error of a wait in a watcher's callback that waits for this same watcher.
 var errOwnCall = errors.New("it was called in the callback of a watcher that it waits for")
 
-// SyncError is the error that WaitForSync and other methods that wait return when they give up. It
-// names what is still missing, and the last known failure. [errors.Is] and [errors.As] find both Err
-// and Reason, so that apierrors.IsForbidden(err), for example, works.
+// SyncError is the error that WaitForSync and other waiting methods return when they give up. It names
+// what is still missing, and the last known failure. [errors.Is] and [errors.As] find both Err and
+// Reason, so that apierrors.IsForbidden(err), for example, works.
 type SyncError struct {
 	Informer string   // Options.Name, or "Group"
 	Late     []string // the things that were still missing, in words
@@ -64,7 +65,7 @@ type SyncError struct {
 	Err error
 }
 
-// Error returns a text with the informer, Err, Late and Reason.
+// Error returns a text with Informer, Err, Late and, if there is one, Reason.
 func (e *SyncError) Error() string {
 	msg := fmt.Sprintf("informer %s: %v while waiting for %s", e.Informer, e.Err, strings.Join(e.Late, " and "))
 	if e.Reason != nil {
@@ -94,8 +95,8 @@ func (e *SyncError) values(key string, who any) []any {
 	return values
 }
 
-// WatchError reports a list or watch that failed. It is reported when requests begin to fail, and again
-// only if the reason changes or a request has worked in between. The informer keeps trying, with
+// WatchError reports a list or watch that failed. Each kind of failure, such as a 403, is reported once. It
+// is reported again only if the list or the watch has worked in between. The informer keeps trying, with
 // growing pauses.
 type WatchError struct {
 	Op        string // "list" or "watch"
@@ -121,10 +122,10 @@ func (e *WatchError) Error() string {
 func (e *WatchError) Unwrap() error { return e.Err }
 
 // StoreError reports an operation on the store that failed. It is reported when the operation begins to
-// fail. It is reported once more, with GaveUp set, if the store then refuses the operation with
-// ErrPermanent, or if the informer stops before the operation has succeeded. In between, the operation
-// is retried with growing pauses, and later changes wait. GaveUp is also set if Run ends because the
-// store does not find an object.
+// fail, and once more, with GaveUp set, if the operation is given up. That is so if the store refuses it
+// with ErrPermanent, or if the informer stops first. Until then, the operation is retried with growing
+// pauses, and later changes wait. GaveUp is also set if Run ends because the store does not find an
+// object.
 type StoreError struct {
 	// Op is the operation that failed: "get", "add", "update" or "delete", or for a [Sink] "put" or "remove". For a Durable it may
 	// also be "scan", "apply", "forget", "resume" or "tombstones". In Health it may also be "list" or "bookmark".
@@ -157,8 +158,8 @@ func givenUp(gaveUp bool, failures int) string {
 func (e *StoreError) Unwrap() error { return e.Err }
 
 // EventError reports an error that a watcher returned, or a panic of a watcher, see
-// WatcherOptions.RecoverPanics. It is reported when an event fails for the first time. If the event is
-// retried and finally given up, it is reported once more.
+// WatcherOptions.RecoverPanics. It is reported when an event fails for the first time, and once more if
+// the event is retried and finally given up.
 type EventError struct {
 	Watcher  string // WatcherOptions.Name
 	Cluster  string // "" unless the informer was made by NewOverClusters
@@ -187,7 +188,7 @@ func (e *EventError) Error() string {
 func (e *EventError) Unwrap() error { return e.Err }
 
 // PanicError is the error for a recovered panic of a watcher, see WatcherOptions.RecoverPanics, or of the
-// reconcile function of a controller.
+// reconcile function of a controller of package enqueue.
 type PanicError struct {
 	Value any    // the value given to panic
 	Stack []byte // the stack of the goroutine that panicked, as runtime/debug.Stack returns it
@@ -202,7 +203,7 @@ func (e *PanicError) Unwrap() error {
 	return err
 }
 
-// ObjectError reports an object that could not be used. Either it cannot be decoded or is not of the
+// ObjectError reports an object that could not be used. The object cannot be decoded or is not of the
 // informer's type, or a function of the program, such as Options.Transform, failed for it. An object that
 // keeps failing is reported once. If many objects fail, only the first three, the 10th, the 100th, the
 // 1,000th and so on are reported.
@@ -233,10 +234,10 @@ func (e *ObjectError) Error() string {
 func (e *ObjectError) Unwrap() error { return e.Err }
 
 // Report gives err to the ErrorHandler of a [Group], if ctx is the ctx of a member's Run in that group or
-// comes from it. Otherwise, or if the group has no ErrorHandler, it logs err with the logger of ctx, with
-// the stack if err wraps a *[PanicError]. Report is the default of Options.ErrorHandler. Your own members
-// can report errors with it. Your own handler can call it to log as well: the handler is not called
-// again.
+// is derived from it. Otherwise, or if the group has no ErrorHandler, Report logs err with the logger of
+// ctx, and with the stack if err wraps a [*PanicError]. Report is the default of Options.ErrorHandler. Your
+// own members can report errors with it. The ErrorHandler of a group can call Report to log the error as
+// well, and is then not called again.
 func Report(ctx context.Context, err error) { membership.Report(ctx, err, logError) }
 
 func logError(ctx context.Context, err error) {
