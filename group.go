@@ -17,23 +17,23 @@ import (
 
 // Group runs informers and other members, such as controllers of package enqueue, waits for them and reports their health.
 // Members may be added and removed before and while it runs. A member that cannot sync, because its CRD is missing or the API
-// server forbids it, keeps trying. It delays only the members that read it, and for 5 s those that wait for their turn to list,
-// see [ListLimit]. [GetOrAdd] makes and adds the informers that several parts of a program share.
+// server forbids it, keeps trying. It delays only the members that read it. For 5 s it may also delay members that wait for their
+// turn to list, see [ListLimit]. [GetOrAdd] makes and adds the informers that several parts of a program share.
 //
 // The zero value is ready to use. A Group must not be copied. Its methods may be called from
 // any goroutine and in any order.
 type Group struct {
 	// ErrorHandler is called with the errors of members that have no ErrorHandler of their own, see
-	// [Report], and with the error of a member's Run that has failed. Several goroutines may call it at
-	// once. Nil, the default, logs the errors.
+	// [Report]. It is also called with an error if the Run of a member fails. Several goroutines may call
+	// it at once. Nil, the default, logs the errors.
 	//
 	// ErrorHandler, Observer and Lists must be set before the first member is added, and before a
 	// [ClientGo] with this group makes its first informer. A later change has no effect, and is a data
 	// race.
 	ErrorHandler func(ctx context.Context, err error)
 
-	// Observer is the Options.Observer of the informers that have none of their own. It must be set as
-	// early as ErrorHandler. Defaults to none.
+	// Observer is the Options.Observer of the informers that have none of their own. See ErrorHandler for
+	// when it must be set. Defaults to none.
 	Observer *Observer
 
 	// Lists is the Options.Lists of the informers that have none of their own. Defaults to a limit of 4
@@ -88,21 +88,21 @@ func (g *Group) giveLocked() given {
 // package shards, or any other type that has these methods and keeps their rules.
 //
 // A Member may have two more methods, which must not block and must not call the group. If StopsFirst()
-// bool returns true, the group stops the member before all others. It is for a member that works with
-// what others deliver, such as a controller. Removed() is called once the member is removed. If its Run
-// was called, it has returned by then.
+// bool returns true, the group stops the member before all others. This is for a member that uses what
+// others deliver, such as a controller. Removed() is called once the member is removed. If the Run of
+// the member was called, it has returned by then.
 type Member interface {
 	// Name returns the name of the member, always the same. It must not block.
 	Name() string
 	// Run must block until ctx is done, and then return nil. If it returns an error, or returns
-	// earlier, the member has failed. [Report] with this ctx, or one that comes from it, reports to the
-	// ErrorHandler of the group.
+	// earlier, the member has failed. The group calls Run at most once. [Report] with this ctx, or one
+	// derived from it, reports to the ErrorHandler of the group.
 	Run(ctx context.Context) error
 	// WaitForSync must block until the member has synced, and then return nil. If ctx ends first, it
 	// must return an error soon. Several goroutines may call it at once.
 	WaitForSync(ctx context.Context) error
-	// MemberHealth returns the state of the member, in a type that belongs to the type of the member.
-	// It must not block, and may be called from any goroutine.
+	// MemberHealth returns the state of the member. Each type of member has its own type of state, such
+	// as [Health] for informers. MemberHealth must not block, and may be called from any goroutine.
 	MemberHealth() MemberHealth
 }
 
@@ -117,11 +117,11 @@ type member struct {
 	failed  error              // the error of Run; read it only after stopped is closed
 }
 
-// Add adds m, and starts it if the group runs. It does not block. It returns an error if m is nil, cannot
+// Add adds m, and starts it if the group runs. Add does not block. It returns an error if m is nil, cannot
 // be compared, or is already a member. If m has been run, by this group or elsewhere, the error wraps
-// [ErrAlreadyRun]. Once the ctx of the group's Run is done, it returns an error that wraps [ErrStopped].
-// It also returns an error if another member has the same Name, unless that member is being removed:
-// errors, metrics and the page of package debug distinguish members by their names, so set Options.Name.
+// [ErrAlreadyRun]. Once the ctx of the group's Run is done, the error wraps [ErrStopped]. Add also
+// returns an error if another member has the same Name, unless that member is being removed: errors,
+// metrics and the page of package debug distinguish members by their names, so set Options.Name.
 func (g *Group) Add(m Member) error {
 	if err := g.addMember(m, nil); err != nil {
 		return fmt.Errorf("informer: Group: Add: %w", err)
@@ -180,8 +180,8 @@ func isMember(m Member) func(*member) bool {
 	return func(other *member) bool { return other.Member == m }
 }
 
-// Remove stops m and blocks until its Run has returned. So it must not be called in a callback of m's own, such as
-// a watcher's or reconcile. Before the group runs, Remove only takes m out, and does not block. A controller that
+// Remove stops m, blocks until the Run of m has returned, and removes m from the group. So do not call Remove in a
+// callback of m, such as a watcher's or reconcile. Before the group runs, Remove does not block. A controller that
 // was removed cannot be run or added again: its watchers are gone, and deletes that it has not reconciled count as
 // handled. So also remove a controller that you will never run.
 //
@@ -331,10 +331,10 @@ func (g *Group) shown() (members []*member, guests []guest) {
 	return g.stayingLocked(), slices.Clone(g.guests)
 }
 
-// Health returns the MemberHealth of each member, and the Health of each informer that a [ClientGo] with
-// this group has made and that has not stopped. The keys of the map are the names. Informers of a
-// ClientGo may have names that are taken: the second informer of a name has the key "Name#2", and so on.
-// Members come first. Health does not block.
+// Health returns the MemberHealth of each member. It also returns the Health of each informer that a
+// [ClientGo] with this group has made and that has not stopped. The keys of the map are the names. Informers
+// of a ClientGo may have names that are taken: then the second of a name has the key "Name#2", and so on.
+// A member always has its own name as the key. Health does not block.
 func (g *Group) Health() map[string]MemberHealth {
 	all := map[string]MemberHealth{}
 	show := func(name string, h MemberHealth) {
@@ -364,12 +364,12 @@ func (g *Group) Health() map[string]MemberHealth {
 	return all
 }
 
-// Ready returns nil if everything that Health returns is ready, see [Health.Ready] for informers.
-// Otherwise it returns an error that wraps the errors of all that are not. If Health returns nothing,
-// Ready returns an error unless MayBeEmpty is set: perhaps the informers could not be made. A group
-// that has only controllers or sets of package shards can be ready, because each of these waits for the
-// informers that it reads. If the program can work without one of the informers, check the Health of
-// the others instead. Ready does not block. It can be given to [ProbeHandler].
+// Ready returns nil if all members and informers that Health returns are ready, see [Health.Ready] for
+// informers. Otherwise it returns an error that wraps the errors of those that are not ready. If Health
+// returns nothing, Ready returns an error unless MayBeEmpty is set: perhaps the informers could not be made.
+// A group that has only controllers or sets of package shards can be ready, because each of these waits for
+// the informers that it reads. If the program can work without one of the informers, check the Health of
+// the others instead. Ready does not block. It can be passed to [ProbeHandler].
 func (g *Group) Ready() error {
 	all := g.Health()
 	if len(all) == 0 && !g.MayBeEmpty {
@@ -387,9 +387,9 @@ func (g *Group) errEmpty() error {
 	return errors.New("informer: Group: no informers yet (see Group.MayBeEmpty)")
 }
 
-// Live returns nil unless a member or informer can only be helped by a restart of the process, see
-// [Health.Live]. Otherwise it returns an error that wraps the errors of these. It does not block. It
-// can be given to [ProbeHandler].
+// Live returns an error if only a restart of the process would help a member or informer that Health
+// returns, see [Health.Live]. The error wraps those of all such members and informers. Otherwise Live
+// returns nil. It does not block. It can be passed to [ProbeHandler].
 func (g *Group) Live() error { return probe(g.Health(), MemberHealth.Live) }
 
 // probe calls check for all, in the order of the names, and returns the joined errors.
