@@ -24,21 +24,21 @@ type slot struct {
 // GetOrAdd returns the informer of g for objects of type T and for scope. The first call for T and
 // scope calls construct, adds the informer to g and returns it. Later calls return the same informer
 // and ignore construct. So all callers for T and scope should pass the same function. scope is any text
-// that distinguishes two informers over one type, such as a namespace or a selector. If there is only
+// that distinguishes the informers over one type, such as a namespace or a selector. If there is only
 // one, use "". Informers of several scopes need different Options.Name, see [Group.Add].
 //
 // The types *unstructured.Unstructured, *metav1.PartialObjectMetadata and AnyObject do not name a kind.
-// With these, scope must name it, such as with gvr.String(), and must not be "". GetOrAdd does not
-// notice if two kinds have the same scope: the second call would return the informer of the first kind.
+// For these types, scope must name the kind, such as with gvr.String(), and must not be "". GetOrAdd does
+// not notice if two kinds have the same scope: the second call returns the informer of the first kind.
 //
 // GetOrAdd blocks while construct runs, also in another call for T and scope. It may be called before
 // and while g runs, from any goroutine. No lock is held while construct runs, so construct may call
 // GetOrAdd for another T or scope. Two such functions that wait for each other's informers block
 // forever.
 //
-// If construct returns an error, all calls that have waited for it return this error unchanged. If the
-// informer cannot be added, they return an error that wraps that of [Group.Add]. GetOrAdd also returns
-// an error if g or construct is nil. No error is remembered: the next call tries again.
+// If construct returns an error, all calls that have waited for it return this error unchanged. If
+// construct panics, or the informer cannot be added (see [Group.Add]), they return an error too. GetOrAdd
+// also returns an error if g or construct is nil. No error is remembered: the next call tries again.
 func GetOrAdd[T Object](g *Group, scope string, construct func() (*CustomCacheInformer[T], error)) (*CustomCacheInformer[T], error) {
 	switch {
 	case g == nil:
