@@ -39,7 +39,7 @@ type Health struct {
 	Started bool `json:"started"`
 	// Stopped is true once Run's ctx is done, or Run ended because of an error.
 	Stopped bool `json:"stopped"`
-	// Synced is true once the first list is in the store.
+	// Synced is true once the channel of [CustomCacheInformer.Synced] is closed.
 	Synced bool `json:"synced"`
 	// Watching is true while a watch is open.
 	Watching bool `json:"watching"`
@@ -47,11 +47,12 @@ type Health struct {
 	// It is zero before the first.
 	LastList time.Time `json:"lastList,omitzero"`
 	// LastContact is the time at which the source last sent anything other than an error. A quiet watch
-	// brings a bookmark about once a minute. LastContact is zero if nothing arrived yet. While the API
-	// server answers each request with an error, it does not change, and SourceError has the error.
+	// brings a bookmark about once a minute. LastContact is zero if nothing arrived yet. It does not change
+	// while the API server answers each request with an error, which SourceError shows.
 	LastContact time.Time `json:"lastContact,omitzero"`
 	// ResourceVersion is the version up to which the store has every change. It is "" before the first
-	// list is in the store, and for an informer of [NewOverClusters]: there each of Clusters has its own.
+	// list is in the store. It is always "" for an informer of [NewOverClusters]: see Clusters for the version
+	// of each cluster.
 	ResourceVersion string `json:"resourceVersion,omitempty"`
 	// LastProgress is the time at which ResourceVersion was last confirmed: a change, a list or a
 	// bookmark was applied. A quiet watch confirms it about once a minute. With client-go's fakes,
@@ -61,8 +62,8 @@ type Health struct {
 	// has no such method. It is "in memory" if both are nil.
 	Store string `json:"-"`
 	// Objects is the number of objects in the store that the informer has found there at the start or
-	// stored. It is -1, for unknown, over a Durable with its own indexes that was not empty at the
-	// start, because the informer does not read all of such a store.
+	// stored. It is -1, for unknown, over a [DurableIndexer] that was not empty at the start: the informer
+	// does not read all objects of such a store.
 	Objects int `json:"objects"`
 	// Queued is the number of changes and bookmarks that have arrived but are not applied to the store
 	// yet.
@@ -77,9 +78,9 @@ type Health struct {
 	// were engaged. The fields that Health and SourceHealth share show the worst cluster, as with Namespaces, except
 	// ResourceVersion. For other informers Clusters is nil.
 	Clusters []SourceHealth `json:"clusters,omitzero"`
-	// SourceError is the error with which lists or watches fail now. If none fails, it may be a warning:
-	// a request has had no answer for 30 s, a stream of the first state has not ended after 10 s, or a
-	// list has had no resourceVersion. Otherwise it is nil.
+	// SourceError is a *WatchError with the reason for which lists or watches fail now. If none fails, it
+	// may be a warning: a request has had no answer for 30 s, a stream of the first state has not ended
+	// after 10 s, or a list has had no resourceVersion. Otherwise it is nil.
 	SourceError error `json:"-"`
 	// SourceFailures is how many lists or watches in a row have failed. It is 0 if they work.
 	SourceFailures int `json:"sourceFailures,omitempty"`
@@ -95,8 +96,8 @@ type Health struct {
 	// WaitsForTurn is true while the list waits for other lists to end, see [ListLimit]. With several sources,
 	// it is true if at least one of them waits.
 	WaitsForTurn bool `json:"waitsForTurn,omitempty"`
-	// StoreError reports the operation on the store that fails now, has not returned for more than 10
-	// s, or has ended Run. Otherwise it is nil.
+	// StoreError is a *StoreError about the operation on the store that fails now, has not returned for
+	// more than 10 s, or has ended Run. Otherwise it is nil.
 	StoreError error `json:"-"`
 	// StoreBusy is how long the present operation on the store has been under way, or 0 if there is
 	// none.
@@ -154,7 +155,7 @@ type DecodingHealth struct {
 	LeftBecause string `json:"leftBecause,omitempty"`
 }
 
-// String describes it in a few words, for a log.
+// String returns a short text for a log, such as "as objects arrive" or "by client-go".
 func (d DecodingHealth) String() string {
 	switch {
 	case d.LeftBecause != "":
@@ -165,12 +166,12 @@ func (d DecodingHealth) String() string {
 	return "by client-go"
 }
 
-// MemoryHealth shows how much memory the objects of an informer take, in bytes. The figures are estimates from a sample of
-// the first list, and later of at most 200 changes a minute.
+// MemoryHealth shows how much memory the objects of an informer take, in bytes. The figures are estimates from a sample:
+// of the first list, and later of at most 200 changes a minute.
 type MemoryHealth struct {
 	// Objects is the memory that the objects in the store take, including what the informer's own store
-	// needs for each. A part that several objects share because of Options.Share counts once, for the
-	// informer that stored it first.
+	// needs for each. If several objects share a part because of Options.Share, the part counts once, for
+	// the informer that stored it first.
 	Objects int64 `json:"objects"`
 	// Saved is how much more memory the objects would take without Options.Share. The memory of the table itself is
 	// not subtracted, see TableBytes of [share.Stats].
@@ -180,7 +181,7 @@ type MemoryHealth struct {
 	ListPeak int64 `json:"listPeak,omitempty"`
 }
 
-// String describes it in a few words, for a log.
+// String returns the three numbers in a short text for a log.
 func (m MemoryHealth) String() string {
 	return fmt.Sprintf("%d bytes, %d saved, peak of lists %d", m.Objects, m.Saved, m.ListPeak)
 }
@@ -294,13 +295,13 @@ type WatcherStats struct {
 	Failed int `json:"failed"`
 	// Retried is the number of calls that were another attempt after a failure.
 	Retried int `json:"retried"`
-	// Merged is the number of events that were merged into others or cancelled each other out, beyond
-	// WatcherOptions.MaxBacklog or because of Workers or Retry. It includes waiting events that were
-	// dropped because their object has left the part of a source of package shards, or left with
-	// LeaveSilently.
+	// Merged is the number of events that were merged into others or cancelled each other out, because
+	// more than WatcherOptions.MaxBacklog waited, or because of Workers or Retry. It includes waiting
+	// events that were dropped because their object has left the part of a source of package shards, or
+	// left with LeaveSilently.
 	Merged int `json:"merged"`
-	// Lagging is true from the moment at which more than WatcherOptions.MaxBacklog events waited and
-	// were merged until the watcher has caught up. See Observer.Lagging.
+	// Lagging is true while the watcher is behind: more than WatcherOptions.MaxBacklog events have waited
+	// and were merged, and the watcher has not caught up yet. See Observer.Lagging.
 	Lagging bool `json:"lagging"`
 	// OldestWaiting is how long the oldest event that is not handled has waited. It is 0 if there is
 	// none, and after Stopped.
@@ -339,8 +340,8 @@ const retriesShown = 10
 // Ready returns nil if the informer has synced, has not stopped, and has a store that works now.
 // Otherwise it returns an error that names the informer and the reason. A store may fail for a moment,
 // so a probe should fail more than once before it counts. An informer stays ready if the store has
-// refused single changes (see Refused), if the API server cannot be reached after the sync, and if a
-// watcher is slow. It is not ready while its watchers drain.
+// refused single changes (see Refused), if the API server cannot be reached after the sync, or if a
+// watcher is slow. It is not ready after Run's ctx is done, even while watchers use Options.DrainTimeout.
 func (h Health) Ready() error {
 	var err error
 	switch {
@@ -380,12 +381,12 @@ func (h Health) turn() string {
 	return " (waits for its turn to list" + strings.Join(names, ",") + ")"
 }
 
-// HasRun reports whether h shows that the informer has been run: Started or Stopped is true.
+// HasRun reports whether the informer has been run: whether Started or Stopped is true.
 func (h Health) HasRun() bool { return h.Started || h.Stopped }
 
-// Live returns an error if an operation on the store has not returned for five minutes, and otherwise
-// nil. Only then would a restart of the process help. It does not help if the API server is down, the
-// store returns errors, or a watcher blocks.
+// Live returns an error if an operation on the store has not returned for five minutes. Then a restart of
+// the process may help. Otherwise Live returns nil, because a restart would not help: for example if the
+// API server is down, the store returns errors, or a watcher blocks.
 func (h Health) Live() error {
 	if h.StoreBusy < deadStore {
 		return nil
@@ -400,7 +401,7 @@ func (h Health) Live() error {
 // MarshalJSON encodes h with names in camel case, errors as text and durations in seconds, such as
 // "storeBusySeconds". It omits times that are zero, Objects if it is -1, and errors and counts of
 // faults if there are none. It always omits Store and, for each watcher, everything except
-// WatcherStats. Package debug shows these.
+// WatcherStats. Package debug shows what is omitted.
 func (h Health) MarshalJSON() ([]byte, error) {
 	type fields Health // has the tags, but not this method
 	encoded := struct {
@@ -433,8 +434,8 @@ func (h Health) MarshalJSON() ([]byte, error) {
 //
 //	http.Handle("/readyz", informer.ProbeHandler(func() error { return inf.Health().Ready() }))
 //
-// Do not pass inf.Health().Ready itself: it would always answer for the moment at which it was passed.
-// If check is nil, the handler always answers 503.
+// Do not pass inf.Health().Ready itself: it would always check the Health of the moment at which it was
+// passed. If check is nil, the handler always answers 503.
 func ProbeHandler(check func() error) http.Handler {
 	if check == nil {
 		check = func() error { return errors.New("informer: ProbeHandler was given no check") }
