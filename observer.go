@@ -18,9 +18,9 @@ type Observer struct {
 	List func(ListInfo)
 	// Watch is called when a watch has ended or could not be opened.
 	Watch func(WatchInfo)
-	// Store is called after each attempt to get, add, update or delete an object, or to put or remove an object of a [Sink]. Over
-	// a Durable it is also called after each other call that the apply loop makes. The informer's own store has one call for each
-	// batch of changes.
+	// Store is called after each attempt of the informer to get, add, update or delete an object, or to put or remove an object
+	// of a [Sink]. Over a Durable it is called after each attempt at any of the Durable's methods, except reads for readers and
+	// watchers. For the informer's own store it is called once for each batch of changes.
 	Store func(StoreInfo)
 	// Apply is called for each event when its change is in the store. The watchers get the event at
 	// about the same time.
@@ -28,20 +28,20 @@ type Observer struct {
 	// Handled is called after each call of a watcher, except if the call returned the error of its ctx
 	// after that ctx had ended. Such an event counts as not delivered.
 	Handled func(HandledInfo)
-	// Merged is called when waiting events of a watcher were merged or dropped. Events of the BacklogInfo is
-	// how many events are not delivered because of that. WatcherStats.Merged counts the same events.
+	// Merged is called when waiting events of a watcher were merged or dropped. BacklogInfo.Events is the
+	// number of events that are not delivered because of that. WatcherStats.Merged counts the same events.
 	Merged func(BacklogInfo)
 	// Lagging is called when more than WatcherOptions.MaxBacklog events have waited for a watcher and
-	// were merged, and again when the watcher has caught up. Events of the BacklogInfo is how many
-	// events wait now. It is not called with Workers or Retry, where waiting events are always merged.
+	// were merged, and again when the watcher has caught up. BacklogInfo.Events is the number of events
+	// that wait now. Lagging is not called with Workers or Retry, where waiting events are always merged.
 	Lagging func(BacklogInfo)
 	// Undelivered is called when the informer has stopped, for each watcher that did not get all
-	// events. Events of the BacklogInfo is how many it did not get.
+	// events. BacklogInfo.Events is the number of events that the watcher did not get.
 	Undelivered func(BacklogInfo)
 }
 
-// ListInfo describes a LIST request that ended. It may be a request for one object (limit=1), with
-// which the informer asks for the version of the server, after a failure or at a start over a Durable.
+// ListInfo describes a LIST request that ended. After a failure, or at a start over a Durable, the informer
+// may also list one object (limit=1) to learn the version of the server. ListInfo describes these requests too.
 type ListInfo struct {
 	Informer  string        // Options.Name
 	Namespace string        // as in WatchError
@@ -57,9 +57,9 @@ type WatchInfo struct {
 	Namespace string        // as in WatchError
 	Cluster   string        // as in WatchError
 	Streaming bool          // the watch was asked to begin with the first state
-	Events    int           // delivered events, bookmarks and an error included
+	Events    int           // how many events the watch delivered, including bookmarks and an error
 	Took      time.Duration // from the request to the end
-	Err       error         // why the watch could not be opened, or why it ended
+	Err       error         // why the watch could not be opened, or with which it ended; nil if it ended normally
 }
 
 // StoreInfo describes one attempt at an operation on the store. If a Durable refuses an Apply of
@@ -104,8 +104,8 @@ type HandledInfo struct {
 type BacklogInfo struct {
 	Informer string // Options.Name
 	Watcher  string // WatcherOptions.Name
-	Events   int    // that were merged, that wait, or that were not delivered
-	Lagging  bool   // the watcher has fallen behind; only for Observer.Lagging
+	Events   int    // a number of events; Merged, Lagging and Undelivered of Observer define which
+	Lagging  bool   // the watcher has fallen behind; only for Observer.Lagging, and false when it has caught up
 }
 
 // Tee returns an Observer whose functions call those of all observers, in their order. Nil observers
