@@ -22,8 +22,8 @@ import (
 // only reads should take a Reader. Objects are shared and must not be changed.
 //
 // All methods may be called at any time and from any goroutine, also before Run. They read the store as it is now, so
-// before Synced they may not find all objects. A later call may see a later state. If several calls must see the same
-// state, read from a [Snapshot], which is a Reader too.
+// before the informer has synced they may not find all objects. A later call may see a later state. If several calls must
+// see the same state, read from a [Snapshot], which is a Reader too.
 //
 // Over the informer's own store, Get and ByIndex do not block. List and All may wait for a moment, as
 // [CustomCacheInformer.Snapshot] does, and see one state. Over another store, all methods block until that store answers.
@@ -35,8 +35,8 @@ type Reader[T Object] interface {
 	// nil sel matches all objects.
 	List(namespace string, sel labels.Selector) ([]T, error)
 	// ByIndex returns the objects for which the index function called name returned value, in no particular order.
-	// The index cache.NamespaceIndex always exists. ByIndex returns an error for any other name that is not in
-	// Options.Indexers or Options.Fields.
+	// The index cache.NamespaceIndex always exists. Other names are those of Options.Indexers and Options.Fields. For any
+	// other name, ByIndex returns an error.
 	ByIndex(name, value string) ([]T, error)
 	// All yields every object with its key, in no particular order. If the store cannot be read, the iteration ends
 	// early, see [CustomCacheInformer.All].
@@ -97,7 +97,7 @@ func selected[T Object](objs []T, sel labels.Selector) []T {
 // ByIndex returns the objects with that value in an index, see [Reader.ByIndex]. An object has the values that the
 // index function last returned for it. While the informer's own store writes a batch of changes, ByIndex may return
 // some objects in the new state and others in the old one. ByIndex of a [Snapshot] returns all objects in one state, but
-// taking a Snapshot slows down the next writes.
+// the next writes after a Snapshot are slower.
 func (i *CustomCacheInformer[T]) ByIndex(name, value string) ([]T, error) {
 	if i.own != nil {
 		return i.shown(i.own.Now()).ByIndex(name, value)
@@ -139,7 +139,7 @@ func (i *CustomCacheInformer[T]) each(prefix string, visit func(object.Entry, T)
 }
 
 // WaitFor blocks until cond returns true for the object with that key, and then returns nil. It calls cond for the object
-// that the store has now, and for the result of every later change. For a deleted or missing object cond gets the zero T
+// that the store has now, and for the state after every later change. For a deleted or missing object cond gets the zero T
 // and false. Before the informer has synced, an object that exists may be missing, so wait for the sync before you wait for
 // a delete. WaitFor returns a *SyncError if ctx or the informer ends first, and a *StoreError if the store cannot be read.
 // It returns another error if cond is nil or [NewOverClusters] has made the informer. It may be called before Run, but not
@@ -192,12 +192,12 @@ func (i *CustomCacheInformer[T]) WaitFor(ctx context.Context, key types.Namespac
 // the namespace makes no difference.
 //
 // WaitForVersion returns a *SyncError if ctx or the informer ends first. It returns another error if the informer
-// does not read the namespace, or if version is "" or cannot be compared with those of the source. For an
-// informer of [NewOverClusters], use WaitForVersionIn. It may be called before Run, but not in a callback.
+// does not read the namespace, or if version is "" or cannot be compared with the versions of the source. For an
+// informer of [NewOverClusters], use WaitForVersionIn. It may be called before Run, but not in a watcher's callback.
 //
 // A change for which Transform has failed counts too, although it is not in the store. If a selector hides the write
 // from this informer, only the next event or bookmark shows that its version has passed. That may take a minute, or
-// forever if the server sends no bookmarks.
+// forever if the server sends no bookmarks and no other object changes.
 func (i *CustomCacheInformer[T]) WaitForVersion(ctx context.Context, namespace, version string) error {
 	var only *scope // nil for all
 	if i.gate.clusters {
@@ -254,12 +254,12 @@ func (i *CustomCacheInformer[T]) ResourceVersion() string {
 	return rv
 }
 
-// ServerVersion returns the present resourceVersion of the source of a namespace. For an informer of all namespaces,
-// namespace may be "". It lists at most one object, in a way that the API server does not answer from an old cache. A
-// process can so find out whether a version that it got from another process can exist. It may not if etcd was
-// restored, or if the other process reads another cluster. ServerVersion blocks until the answer arrives or ctx
-// ends. It returns an error if the request fails, or if the informer does not run or does not read the namespace. For
-// an informer of [NewOverClusters], use ServerVersionIn.
+// ServerVersion asks the server for its current resourceVersion of the resource in a namespace. Unless [NewInNamespaces]
+// has made the informer, the namespace makes no difference. The request lists at most one object, and the API server does
+// not answer it from an old cache. So a process can check whether the server has reached a version that another process has
+// passed on. That may never happen if etcd was restored, or if the other process reads another cluster. ServerVersion
+// blocks until the answer arrives or ctx ends. It returns an error if the request fails, or if the informer does not run
+// or does not read the namespace. For an informer of [NewOverClusters], use ServerVersionIn.
 func (i *CustomCacheInformer[T]) ServerVersion(ctx context.Context, namespace string) (string, error) {
 	s := i.gate.scopeOf(namespace)
 	if s == nil || i.gate.clusters {
@@ -281,7 +281,7 @@ type SourceVersions struct {
 	// ResourceVersion is the version up to which the store has every change, or "" before the first list is in the
 	// store. Each bookmark raises it, even if no object has changed.
 	ResourceVersion string
-	// Listed is the version of the last list, or the version of a [Durable] from which the informer has continued
+	// Listed is the version of the last list, or the version at which the informer has continued from a [Durable]
 	// without a list. The source sends one event for each change after Listed. It sends none for a delete before
 	// Listed: the list only lacks the object. Listed is "" before the first list is in the store.
 	Listed string
@@ -290,8 +290,8 @@ type SourceVersions struct {
 	// is the version of the list. Unlike ResourceVersion, Changed does not move with bookmarks. If the server goes
 	// back in time, Changed goes back too.
 	Changed string
-	// Watching is how long the present watch has been open, or 0 if none is open. If the last watch ended because of
-	// a failure, the source may still send changes that are long past.
+	// Watching is how long the current watch has been open, or 0 if none is open. A watch that was opened only now, after
+	// a failure, may still deliver changes that happened long ago.
 	Watching time.Duration
 }
 
@@ -321,7 +321,7 @@ func (i *CustomCacheInformer[T]) Versions() []SourceVersions {
 
 // Snapshot is the state of an informer between two batches of changes, and implements [Reader].
 // [CustomCacheInformer.Snapshot] or [SnapshotOf] takes one. It never changes: all of its methods read the same state, with
-// the indexes of that time. They do not block, and may be called from any goroutine, also after the informer has stopped.
+// the indexes of that state. The methods do not block, and may be called from any goroutine, also after the informer stops.
 //
 // Use a snapshot if several reads must see the same state, such as a list and the lookups for each of its objects. Take it
 // when you need it, and drop it afterwards, because it keeps objects in memory that were replaced or deleted since. Taking
@@ -355,7 +355,8 @@ type SnapshotRequest struct {
 	take func(*memory.Snapshot)
 }
 
-// SnapshotTo returns a request for [SnapshotOf], which then sets *to to the snapshot. SnapshotTo does not block.
+// SnapshotTo returns a request for [SnapshotOf]. SnapshotOf sets *to to the snapshot, or returns an error if to is nil.
+// SnapshotTo itself takes no snapshot and does not block.
 func (i *CustomCacheInformer[T]) SnapshotTo(to **Snapshot[T]) SnapshotRequest {
 	r := SnapshotRequest{of: i.own, name: i.opts.Name}
 	if to != nil {
@@ -365,9 +366,9 @@ func (i *CustomCacheInformer[T]) SnapshotTo(to **Snapshot[T]) SnapshotRequest {
 }
 
 // SnapshotOf takes snapshots of several informers at one moment: none of the informers writes its store between two of the
-// snapshots. But each informer is only as new as its own source, so a Pod may be there before its Node. SnapshotOf
-// may be called whenever [CustomCacheInformer.Snapshot] may, and waits as that does. If an informer has no snapshots, or a
-// request cannot be used, it returns an error and takes none.
+// snapshots. But each informer is only as new as its own source, so a Pod may be there before its Node. SnapshotOf may be
+// called at any time, also before Run, and waits only for writes that are under way. If an informer has no snapshots (see
+// [CustomCacheInformer.Snapshot]), or a request cannot be used, SnapshotOf returns an error and takes no snapshot.
 //
 //	var pods *informer.Snapshot[*corev1.Pod]
 //	var nodes *informer.Snapshot[*corev1.Node]
@@ -396,7 +397,7 @@ func (i *CustomCacheInformer[T]) shown(v *memory.Snapshot) *Snapshot[T] {
 }
 
 // In returns the part of s that belongs to one cluster, if [NewOverClusters] has made the informer. If s has no objects of
-// that cluster, the part is empty. For other informers In returns s.
+// that cluster, the part is empty. For other informers, and for a result of In, In returns s.
 func (s *Snapshot[T]) In(cluster string) *Snapshot[T] {
 	if !s.clusters {
 		return s
@@ -411,7 +412,7 @@ func (s *Snapshot[T]) In(cluster string) *Snapshot[T] {
 // store do not change it.
 func (s *Snapshot[T]) Version() string { return s.at.version() }
 
-// Versions returns for each source what Version returns for an informer with one source, in the order of
+// Versions returns one version for each source, as [Snapshot.Version] does for a single source, in the order of
 // [CustomCacheInformer.Versions]. It returns nil with QueueDeltaFIFO, before anything arrived from a source, and for
 // the result of In. The caller may change the slice.
 func (s *Snapshot[T]) Versions() []string { return slices.Clone(s.at.versions) }
