@@ -32,8 +32,8 @@ import (
 )
 
 // Client is a typed client for one resource. T is the type of its objects, and L the type of its lists. The clients
-// of client-go's clientsets, such as clientset.CoreV1().Pods(""), and all others that client-gen generates
-// implement it. An informer of [New] calls only List and Watch. Get is there because its result shows the type T.
+// of client-go's clientsets, such as clientset.CoreV1().Pods(""), and all others that client-gen generates implement
+// Client. An informer of [New] calls only List and Watch. Get is in the interface because its result shows the type T.
 type Client[T Object, L runtime.Object] interface {
 	Get(ctx context.Context, name string, opts metav1.GetOptions) (T, error)
 	List(ctx context.Context, opts metav1.ListOptions) (L, error)
@@ -51,8 +51,8 @@ type UntypedClient[L runtime.Object] interface {
 // or the metadata client. ListWatch makes no request. If client is nil, NewFrom returns an error.
 //
 // ListWatch recognises client-go's fakes. Because these cannot stream, it makes the informer use LIST. It
-// does not recognise a fake inside a type of your own: such a client takes 10 s to sync unless
-// Options.WatchList is WatchListOff. Fakes have further limits that an informer cannot remove:
+// does not recognise a fake inside a type of your own: over such a client, an informer takes 10 s to sync
+// unless Options.WatchList is WatchListOff. Fakes have further limits that an informer cannot remove:
 //   - Their objects have no resourceVersions, so WaitForVersion and ResourceVersion do not work.
 //   - A delete between the LIST and the WATCH is lost.
 //   - A fake's watch has room for 100 events. If a program writes more without a pause, the fake may panic.
@@ -88,20 +88,19 @@ type clientListWatch struct {
 //
 //	config.Wrap(informer.Transport)
 //
-// An informer then decodes each object of an answer when it has arrived. client-go reads a body several times, and
-// keeps a whole list in memory. client-go still makes the requests, the retries and the errors. Events and the
-// store are the same, with one exception: if an object cannot be decoded, the informer reports an [ObjectError]
-// with its key, keeps its last state, and continues with the other objects. Without Transport, one such object
-// makes lists fail.
+// An informer then decodes each object of an answer as soon as the object arrives. Without Transport, client-go reads a
+// body several times and keeps a whole list in memory. client-go still makes the requests, the retries and the errors.
+// Events and the store are the same, with one exception: if an object cannot be decoded, the informer reports an
+// [ObjectError] with the object's key, keeps the object's last state, and continues with the other objects. Without
+// Transport, one such object makes lists fail.
 //
-// This works for the dynamic and the metadata client, for typed clients that client-gen has made, and for the caches of
-// controller-runtime, see [ClientGo], except those of metadata. A client or a source of another type may change what it
-// gets, so client-go decodes its answers. Other requests pass through unchanged. A wrapper that makes new requests without
-// the context of the old ones turns this off. A wrapper that is added to the configuration later gets only the rest of a
-// body, so add a wrapper that counts bytes first.
-//
-// Options.Decode [DecodeByClient] turns it off for an informer, and the environment variable INFORMER_DECODE
-// "client" for the whole program.
+// This works for the dynamic and the metadata client and for typed clients that client-gen has made. It also works for the
+// caches of controller-runtime (see [ClientGo]), except its metadata caches. A client or a source of another type may change
+// what it receives, so client-go decodes its answers. Other requests pass through unchanged. A wrapper that makes new requests
+// without the context of the old ones turns this off. A wrapper that is added to the configuration after Transport gets only
+// the rest of a body, so a wrapper that counts bytes must be added before. To turn this off for one informer, set
+// Options.Decode to [DecodeByClient]. To turn it off for the whole program, set the environment variable INFORMER_DECODE to
+// "client" before Transport is called.
 func Transport(next http.RoundTripper) http.RoundTripper {
 	if os.Getenv("INFORMER_DECODE") == "client" {
 		return next
