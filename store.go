@@ -11,31 +11,31 @@ import (
 )
 
 // Durable is a store that outlives the process, for Options.Durable. An informer over it starts from
-// the state of the store. It continues the watch instead of listing if the server still has the
-// changes, and it misses no delete, neither across a restart nor across a crash.
+// the state of the store. If the server still has the changes since then, the informer continues the
+// watch instead of listing. It misses no delete, even across a restart or a crash.
 //
 // The informer chooses the key of each object. The store must keep the object under that key, and must
 // not compute keys itself: objects under two keys may have the same namespace and name.
 //
 // Besides the objects that Get and Scan return, such a store keeps a bookmark and tombstones. The bookmark is a text that the store need
 // not understand: a resourceVersion at which the objects are exactly the state of the source, or "" if there is no such version. For an
-// informer over several namespaces, it is a JSON object with the resourceVersion of each, and over clusters also with their UIDs. A
-// tombstone is a deleted object whose delete some watcher may not have handled. Several tombstones may have the same key and different
-// UIDs, or the same UID and different keys.
+// informer over several namespaces, it is a JSON object with the resourceVersion of each. For one over clusters, it also has the UID of
+// each. A tombstone is a deleted object whose delete some watcher may not have handled. Several tombstones may have the same key and
+// different UIDs, or the same UID and different keys.
 //
 // While an informer runs, nothing else may change the store: two informers would delete each other's
 // objects. So Run returns an error if another informer of the process runs over the same value. The informer
 // changes the store only by Apply and Forget, from one goroutine at a time. All methods may be called while
 // others are under way. A Scan may see a part of an Apply. A call that returns an error may have taken
-// effect or not: the informer makes the same call again until it succeeds. If its ctx ends, a method must
-// return the error of the ctx or its whole result, never a part of it.
+// effect or not: the informer makes the same call again until it succeeds, except as Apply documents. If
+// its ctx ends, a method must return the error of the ctx or its whole result, never a part of the result.
 //
 // The informer does not close the store. Close it when Run has returned.
 //
 // A crash may lose the last calls. Then objects, bookmark and tombstones must all be as they were after
-// one earlier call. In this case one delete may be missed: that of an object which only the lost calls
-// had stored, and which was deleted before the next start, if that start has to list. If the next start
-// continues the watch from the older bookmark, watchers get the add and the delete.
+// one earlier call. In this case a delete may be missed: suppose that only the lost calls had stored an
+// object, and that the object was deleted before the next start. If the next start has to list, watchers
+// get no delete of it. If it continues the watch from the older bookmark, they get the add and the delete.
 //
 // A Durable may also be a [DurableIndexer]. A store for objects of only one type may have a method
 // ObjectType() reflect.Type, which returns that type and must not block: [New] then returns an error
@@ -82,8 +82,8 @@ type Entry struct {
 
 // Change is one change to the objects of a [Durable], see [Durable.Apply].
 type Change struct {
-	// Entry is an object to be stored under its key. It replaces the object that the store may have
-	// there.
+	// Entry is the object to store, and its key. If the store has an object under this key, the new one
+	// replaces it.
 	Entry
 	// Delete means that the store must remove the object under Key, if any, instead of storing Object.
 	// Even if there was none, the store must keep Object as a tombstone, by key and UID, unless
@@ -95,7 +95,7 @@ type Change struct {
 	NoTombstone bool
 }
 
-// DurableIndexer is an optional interface for a [Durable] that keeps indexes itself. The informer then
+// DurableIndexer is an optional interface for a [Durable] that keeps indexes itself. An informer over it
 // need not read all objects at the start to index them in memory.
 type DurableIndexer interface {
 	Durable
@@ -103,8 +103,8 @@ type DurableIndexer interface {
 	// GetIndexers returns the index functions that the store has, by name.
 	GetIndexers() cache.Indexers
 
-	// AddIndexers adds indexes, and blocks until all stored objects are in them. If a name is taken, it
-	// must return an error and add none. [New] calls it with the indexes of the options and an index by
+	// AddIndexers adds indexes, and blocks until all stored objects are in them. If a name is taken,
+	// AddIndexers must return an error and add no index. [New] calls it with the indexes of the options and an index by
 	// namespace, unless the store has that one already. The functions that New passes return no error.
 	AddIndexers(indexers cache.Indexers) error
 
@@ -163,24 +163,24 @@ func entriesOf(entries []Entry) (es object.Entries) {
 	return es
 }
 
-// Sink receives the objects of a resource. It is for a program that turns them into something else, such as metrics,
+// Sink receives the objects of a resource. It is for a program that turns the objects into something else, such as metrics,
 // an index or the rows of a database, and does not need the objects themselves. [NewSink] returns an informer that
-// fills one.
+// calls a Sink.
 //
-// The informer makes one call at a time, from one goroutine, and calls for an object in the order of its changes. If a call
-// returns an error, the informer repeats it, with growing pauses, until the call returns nil or an error that wraps
-// [ErrPermanent], or the informer stops. Meanwhile all later objects wait. A call that returned an error may have taken effect,
-// so a Sink must accept the same call again.
+// The informer makes one call at a time, from one goroutine. The calls for one object come in the order of its changes. If a
+// call returns an error, the informer repeats it with growing pauses, and all later objects wait. This ends when a call returns
+// nil or an error that wraps [ErrPermanent], or when the informer stops. A call that returned an error may have taken effect, so
+// a Sink must accept the same call again.
 //
 // When the informer lists again after a failure of the watch, it puts only what has changed, and removes what is gone. If Put
-// returns ErrPermanent for a state, the sink keeps the state before until the next one. If Remove does, it is called again after
-// the next list. Health.Refused counts both.
+// returns ErrPermanent, the informer calls it again at the next change of the object or after the next list. If Remove returns
+// ErrPermanent, the informer calls it again after the next list. Health.Refused counts both.
 type Sink[T Object] interface {
 	// Put is called for an object that is new or has changed. key is its namespace and name, such as "default/shop", or
 	// only the name if the object has no namespace. Put may keep the object, but must not change it. ctx ends when the
 	// informer stops.
 	Put(ctx context.Context, key string, obj T) error
-	// Remove is called for an object that is gone. uid is the UID of that object. If another object was created under the key
-	// meanwhile, Remove is called before Put for that one.
+	// Remove is called for an object that is gone. uid is the UID of that object. If another object was created under the same
+	// key in the meantime, Remove is called first, and then Put for the new object.
 	Remove(ctx context.Context, key string, uid types.UID) error
 }
