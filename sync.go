@@ -15,11 +15,12 @@ import (
 
 var errMemberFailed = errors.New("a member has failed")
 
-// WaitForSync blocks until the informer has synced, and so has every watcher that was registered at the time of the call, and
-// then returns nil. Watchers that are removed meanwhile do not count. An informer that has synced stays synced, even after it
-// has stopped; see Health. If ctx or the informer ends first, WaitForSync returns a *SyncError with the parts that are late and
-// the failure that prevents them from syncing, if one is known. WaitForSync may be called before Run. Do not call it in the
-// callback of a watcher that has not synced: there it returns an error if it is given the callback's ctx, and otherwise blocks.
+// WaitForSync blocks until the informer and all watchers that are registered at the time of the call have synced, and then returns
+// nil. See [CustomCacheInformer.Synced] and [Registration.Synced]. Watchers that are removed meanwhile do not count. An informer that
+// has synced stays synced, even after it has stopped; see Health. If ctx or the informer ends first, WaitForSync returns a
+// *SyncError, which names the late parts and, if known, the failure that keeps them from syncing. It may be called before Run. Do not
+// call it in the callback of a watcher that has not synced: there it returns an error if it is given the callback's ctx, and
+// otherwise blocks.
 //
 // If WaitForSync lasts longer than 30 s, it logs with the logger of ctx which parts are late and why, and
 // logs again when it returns.
@@ -120,13 +121,13 @@ func (i *CustomCacheInformer[T]) syncErrorIn(region string, err error, late []st
 // has synced stays synced, even after the group has stopped; see [Group.Ready].
 //
 // WaitForSync returns a *SyncError if ctx or the group ends first, or if the Run of a member fails.
-// Late names every member that is late, with the missing things. Reason wraps all failures that prevent
-// progress. In the callback of a watcher that has not synced, WaitForSync returns an error if it is
-// given the ctx of the callback.
+// Late in the error names every late member and the parts that are late in it. Reason wraps all failures
+// that prevent progress. In the callback of a watcher that has not synced, WaitForSync returns an error
+// if it is given the ctx of the callback, and otherwise blocks.
 //
 // If WaitForSync lasts longer than 30 s, it logs with the logger of ctx which parts are late and why, and
-// logs again when it returns. To find that out, it calls WaitForSync of each member once more, with a ctx
-// that ended. Informers that are members do not log their own waiting.
+// logs again when it returns. To learn which parts are late, it calls WaitForSync of each member once
+// more, with a ctx that is done. Informers that are members do not log their own waiting.
 func (g *Group) WaitForSync(ctx context.Context) error {
 	quiet := longwait.Quiet(ctx)
 	over := longwait.Announce(ctx, func() []any { return g.missing(quiet) })
