@@ -32,9 +32,9 @@ type EventType uint8
 
 // These are the three kinds of change.
 const (
-	EventAdded EventType = iota + 1
-	EventUpdated
-	EventDeleted
+	EventAdded   EventType = iota + 1 // the watcher did not know the object
+	EventUpdated                      // the object has changed, or is replayed for a resync
+	EventDeleted                      // the object is gone, or the informer no longer reads its namespace or cluster
 )
 
 // String returns "added", "updated" or "deleted", and for any other value its number, as in
@@ -58,11 +58,11 @@ const (
 	// OriginWatch is a change that the watch delivered. It is the zero value.
 	OriginWatch Origin = iota
 	// OriginInitial marks the state that a watcher starts from: the objects that were in the store when
-	// the watcher was added, and every change, of any type, before the informer has synced. It also
-	// marks the first objects of a namespace or a cluster that comes later.
+	// the watcher was added, and every change, of any type, before the first list is complete. That
+	// includes the first list of a namespace or a cluster that is added later.
 	OriginInitial
-	// OriginRelist is a difference that a later list has shown, after the watch had been cut for too
-	// long. The changes in between are not known.
+	// OriginRelist is a difference that a later list has shown, for example after the watch was cut for
+	// too long. The changes in between are not known.
 	OriginRelist
 	// OriginResync marks the replay of the state for WatcherOptions.ResyncPeriod. It is not a change.
 	OriginResync
@@ -105,10 +105,10 @@ type Event[T Object] struct {
 	Type EventType
 	// Origin is how the informer learned of the change.
 	Origin Origin
-	// FinalStateUnknown marks a delete that the watch did not show: a relist found it, the object was
-	// already created again, a [Durable] kept it as a tombstone, or its Origin is OriginLeft. Old is then
-	// the last state that the store had. If the store has lost the object, Old has only the namespace, the
-	// name and, if known, the UID.
+	// FinalStateUnknown marks a delete that the watch did not show: a later list found it, the object was
+	// already created again, a [Durable] kept the delete as a tombstone, or the Origin is OriginLeft. Old is
+	// then the last state that the store had. If the store has lost the object, Old has only the namespace,
+	// the name and, if known, the UID.
 	FinalStateUnknown bool
 	// Merged marks an event that stands for several events that waited together, see
 	// WatcherOptions.MaxBacklog. The object had other states between Old and New, and this watcher does
@@ -138,9 +138,9 @@ func (e Event[T]) Cluster() string { return e.From.name() }
 // where returns the key with the name of the cluster, for errors and Health.
 func (e Event[T]) where() string { return e.From.prefix() + e.Key().String() }
 
-// Cluster is a cluster from which an event comes.
+// Cluster names a cluster from which an event comes.
 type Cluster struct {
-	Name string
+	Name string // the name given to [Clusters.Engage]
 }
 
 // name returns the name of c, or "" if c is nil.
@@ -185,14 +185,14 @@ func (l Leave) check() error {
 // The watcher gets the events of each object in the order in which the store took the changes. A
 // watcher value that is registered more than once is called from several goroutines.
 //
-// A call may block: only this watcher waits for it. The ctx of a call ends when the
-// registration is removed or the informer has stopped. It carries the logger of Run's ctx.
+// A call may block: only this watcher waits for it. The ctx of a call ends when the registration is
+// removed or the informer stops, see Options.DrainTimeout. The ctx carries the logger of Run's ctx.
 //
-// An error that a call returns goes to Options.ErrorHandler as an [*EventError], except the error of
-// this ctx after its end. If WatcherOptions.Retry decides so, the event comes again. Otherwise it
-// counts as handled. A panic ends the process, unless WatcherOptions.RecoverPanics is set. A call must
-// not end its goroutine, as runtime.Goexit and a test's FailNow do: no goroutine would be left to call
-// the watcher.
+// An error that a call returns goes to Options.ErrorHandler as an [*EventError]. But if the ctx is done
+// and a call returns the error of the ctx, the event counts as not delivered. If WatcherOptions.Retry
+// decides so, a failed event comes again. Otherwise it counts as handled. A panic ends the process, unless
+// WatcherOptions.RecoverPanics is set. A call must not end its goroutine, as runtime.Goexit and a test's
+// FailNow do: no goroutine would be left to call the watcher.
 type ResourceWatcher[T Object] interface {
 	// Add is called for an event of type EventAdded.
 	Add(ctx context.Context, e Event[T]) error
@@ -203,8 +203,8 @@ type ResourceWatcher[T Object] interface {
 }
 
 // Registration stands for one watcher that was added to an informer. AddWatcher returns it. Its methods
-// may be called from any goroutine. All except CatchUp do not block, and may be called in the watcher's
-// own callback too. A Registration must not be copied.
+// may be called from any goroutine. Only CatchUp blocks. The other methods may also be called in the
+// watcher's own callback. A Registration must not be copied.
 type Registration struct {
 	synced, stopped <-chan struct{}
 	listener        interface { // whatever its type of object is
@@ -215,8 +215,8 @@ type Registration struct {
 }
 
 // Synced returns a channel that is closed once the watcher has been called for every object of its
-// initial state, even if a call has failed, and OnSynced has returned. The channel is never closed if
-// the watcher is removed or the informer stops first: to notice that, wait for Stopped as well.
+// initial state and WatcherOptions.OnSynced has returned. Calls that have failed count too. The channel is
+// never closed if the watcher is removed or the informer stops first: so wait for Stopped as well.
 func (r *Registration) Synced() <-chan struct{} { return r.synced }
 
 // Remove ends the registration. It does not block. The ctx of a call that is under way is cancelled,
@@ -228,14 +228,14 @@ func (r *Registration) Remove() { r.listener.remove() }
 // after the informer was stopped. Do not wait for it in the watcher's own callback.
 func (r *Registration) Stopped() <-chan struct{} { return r.stopped }
 
-// Stats returns how many events the watcher has handled, how many wait, and more. It does not block,
-// even while a call of the watcher or of the store hangs.
+// Stats returns figures of the watcher, such as how many events it has handled and how many wait. Stats
+// does not block, even while a call of the watcher or of the store hangs.
 func (r *Registration) Stats() WatcherStats { return r.listener.stats() }
 
 // CatchUp blocks until the watcher has handled its initial state and the events of all changes that the
 // store has at the time of the call. An event is handled when the watcher's call for it has returned
 // and no retry follows, even if the call failed. An event that was merged is handled when the merged
-// event is. CatchUp does not wait for later changes or for resyncs.
+// event is handled. CatchUp does not wait for later changes or for resyncs.
 //
 // CatchUp returns nil if everything is handled already, even if ctx is done. If ctx ends first, it
 // returns an error that wraps ctx.Err(). If the registration is removed or the informer stops first, it
@@ -247,8 +247,8 @@ func (r *Registration) Stats() WatcherStats { return r.listener.stats() }
 // is given the callback's ctx, and otherwise may block forever.
 func (r *Registration) CatchUp(ctx context.Context) error { return r.listener.catchUp(ctx) }
 
-// WatcherFuncs is a [ResourceWatcher] made of up to three functions. It ignores events for which the
-// function is nil. The zero value ignores all events.
+// WatcherFuncs is a [ResourceWatcher] made of up to three functions, one for each type of event. Events
+// whose function is nil are ignored and count as handled. The zero value ignores all events.
 type WatcherFuncs[T Object] struct {
 	AddFunc, UpdateFunc, DeleteFunc func(context.Context, Event[T]) error
 }
@@ -292,13 +292,12 @@ func (f WatcherFunc[T]) Delete(ctx context.Context, e Event[T]) error { return f
 // Select returns a watcher that passes on to w only the events of objects for which selected returns
 // true. If selected returns true only for New of an update, w gets an add. If it returns true only for
 // Old, w gets a delete with that Old. If only the key of a deleted object is known, w always gets the
-// delete, because there is no object to pass to selected. So w may get the delete of an object that it
-// never got.
+// delete, because there is no object to pass to selected. So w may get a delete without an add before.
 //
 // selected is called from the watcher's goroutines, a few times per event, and its result must depend
-// only on the object. With WatcherOptions.Retry, an object may leave the selection after its add has
-// failed. Then w gets a delete instead of another attempt. For this, AddWatcher must be given the
-// result of Select itself, not a watcher around it.
+// only on the object. With WatcherOptions.Retry, selected may return false for an object after its add
+// has failed. Then w gets a delete instead of another attempt. For this, pass the result of Select itself
+// to AddWatcher, not a watcher that wraps the result.
 //
 // A delete that Select makes of an update has no tombstone in a Durable, so it does not come again
 // after a restart. Events that are not passed on count as delivered, and Observer.Handled is called for
@@ -403,8 +402,8 @@ const maxWait = 100 * 365 * 24 * time.Hour
 
 // RetryPolicy decides whether an event that has failed comes again, and after how long. failures is how
 // often the event has failed so far, at least 1, and err is the last error. If again is false, the
-// event is given up. A wait of 0 or less means no wait. A RetryPolicy is called from the watcher's
-// goroutines, with Workers several at a time.
+// event is given up. A wait of 0 or less means no wait. The watcher's goroutines call a RetryPolicy. With
+// WatcherOptions.Workers, several of them may call it at once.
 type RetryPolicy func(failures int, err error) (wait time.Duration, again bool)
 
 // Backoff returns a RetryPolicy that waits for base after the first failure and twice as long after
