@@ -40,8 +40,8 @@ const (
 type IntakeMode int
 
 const (
-	// IntakeAuto means IntakeEarly if Store, Durable, Transform, Omit or Share is set, and otherwise
-	// IntakeWhole, because then all objects of a list stay in memory anyway. It is the zero value. The
+	// IntakeAuto, the zero value, means IntakeEarly if Store, Durable, Transform, Omit or Share is set.
+	// Otherwise it means IntakeWhole, because all objects of a list then stay in memory anyway. The
 	// informer chooses when it starts, so a Transform that a factory or a manager has set by then counts
 	// too.
 	IntakeAuto IntakeMode = iota
@@ -116,8 +116,8 @@ type Options[T Object] struct {
 	// a *StoreError with GaveUp, and counts the change in Health. No watcher gets the event. A refused
 	// delete is tried again when the informer lists again.
 	//
-	// Run ends with an error if GetByKey does not find the first object: deletes would be lost. For a
-	// type that keeps something other than the objects, such as metrics of them, use a [Sink].
+	// Run ends with an error if GetByKey does not find the first object that the store was given: deletes
+	// would be lost. For a type that keeps something else, such as metrics of the objects, use a [Sink].
 	//
 	// The watchers get the objects that are in the store when Run is called as their initial state.
 	// After its first list, the informer deletes those that no longer exist. Old in an event is the
@@ -131,7 +131,8 @@ type Options[T Object] struct {
 	// Durable keeps the objects instead of Store, and outlives the process. After a restart, the informer
 	// continues without a list if it can, and misses no deletes. See [Durable] for its rules. Three rules
 	// of Store apply too: for refused changes, for objects that are in the store when Run is called, and
-	// for a first object that is not found. The informer reads it in pages, with retries. Defaults to none.
+	// for a first object that is not found. The informer reads a Durable in pages, with retries. Defaults
+	// to none.
 	Durable Durable
 
 	// Indexers are the index functions for ByIndex, by name. A Store that is a cache.Indexer, and a Durable
@@ -156,7 +157,7 @@ type Options[T Object] struct {
 
 	// Transform is called for every object that the source delivers, before the store and the watchers
 	// get it. It may change the object in place. It must keep namespace and name. It should keep UID
-	// and resourceVersion: a relist uses them to find out which objects are new, created again, or
+	// and resourceVersion: a later list uses them to find out which objects are new, created again, or
 	// unchanged. If Transform returns an error, the store keeps the object's previous state, if any. An
 	// *ObjectError is reported, and not again until Transform works for the object. Transform is
 	// called again at the object's next event and at the next list. An error never stops a delete.
@@ -259,18 +260,18 @@ type WatcherOptions struct {
 	//
 	// A watcher that only looks at the state of objects does not notice this.
 	//
-	// So at most MaxBacklog events plus two per object wait. The rest of a state that the watcher is being
-	// given, when it has joined or for a resync, does not count. Nor do the events that it has taken, up to
-	// 256, or MaxBacklog if that is less. 0, the default, means 10,000. A negative value keeps every event,
-	// however much memory that takes.
+	// So at most MaxBacklog events plus two per object wait. This does not include the objects of a state
+	// that the watcher still has to get, after it joined or for a resync. It also does not include the events
+	// that the watcher has taken: up to 256, or MaxBacklog if that is less. 0, the default, means 10,000. A
+	// negative value keeps every event, however much memory that takes.
 	MaxBacklog int
 
-	// Workers is how many goroutines call the watcher at the same time, each for a different object. The
-	// watcher gets each object's events one at a time and in order. But waiting events are always
-	// merged by object, as with MaxBacklog, even if MaxBacklog is negative. OnSynced is called when the
-	// watcher has been called once for each object of the initial state, and may overlap with later
-	// events. 0, the default, and 1 mean one call at a time. AddWatcher returns an error if Workers is
-	// negative or more than 65,536.
+	// Workers is how many goroutines call the watcher at the same time, each for a different object. 0, the
+	// default, and 1 mean one call at a time. AddWatcher returns an error if Workers is negative or more than
+	// 65,536. With 2 or more, the watcher still gets each object's events one at a time and in order. But
+	// waiting events are always merged by object, as with MaxBacklog, even if MaxBacklog is negative. OnSynced
+	// is called when the watcher has been called once for each object of the initial state, and may overlap
+	// with later events.
 	Workers int
 
 	// Retry decides whether and when an event comes again after the watcher has returned an error for it.
@@ -285,7 +286,7 @@ type WatcherOptions struct {
 
 	// RecoverPanics turns a panic of the watcher into a *PanicError, which is reported and retried like
 	// an error that the watcher returns. Anything that the watcher has left half done, such as a locked
-	// mutex, stays so. By default a panic ends the process, with the stack of the watcher.
+	// mutex, stays as it is. By default a panic ends the process, with the stack of the watcher.
 	RecoverPanics bool
 
 	// ResyncPeriod is how often the watcher gets an update with OriginResync for every object in the
