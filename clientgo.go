@@ -64,17 +64,17 @@ type ClientGo struct {
 	Group *Group
 }
 
-// NewSharedIndexInformer replaces client-go's function of that name. It returns a cache.SharedIndexInformer
-// that uses a [CustomCacheInformer] of this library. The result behaves as client-go's does, except for the
-// differences in docs/differences-from-client-go.md. It may be used as controller-runtime's
-// cache.Options.NewInformer, and in a function given to the InformerFor of a SharedInformerFactory. It does
-// not block, except in Options, and may be called from any goroutine.
+// NewSharedIndexInformer returns a cache.SharedIndexInformer that uses a [CustomCacheInformer] of this
+// library. Use it in place of client-go's function of that name, as controller-runtime's
+// cache.Options.NewInformer, or in a function given to the InformerFor of a SharedInformerFactory. The result
+// behaves as client-go's does, except for the differences in docs/differences-from-client-go.md.
+// NewSharedIndexInformer does not block, except in Options, and may be called from any goroutine.
 //
 // NewSharedIndexInformer panics if lw is nil or cannot list and watch, because it cannot return an error.
-// resync is the resync period of handlers that have none of their own; if it is 0, no handler is resynced.
-// The source's objects must have the type of example; if example is nil, they may have any type. Index
-// functions are called while the store is locked and must not call the informer, as with client-go's. The
-// informer logs with the logger of the ctx given to RunWithContext.
+// resync is the resync period of handlers that have none of their own. A period below 1 s counts as 1 s, but if
+// resync is 0, no handler is resynced. The source's objects must have the type of example; if example is nil,
+// they may have any type. Index functions are called while the store is locked and must not call the informer,
+// as with client-go's. The informer logs with the logger of the ctx given to RunWithContext.
 //
 // The result also has the methods Health() [Health] and WaitForSync(context.Context) error of
 // CustomCacheInformer. Use a type assertion to call them. A factory's InformerFor returns the result itself,
@@ -195,8 +195,8 @@ const minResync = time.Second
 // SharedIndexInformer returns the informer as a cache.SharedIndexInformer, for client-go's listers and
 // factories and for controller-runtime. See docs/differences-from-client-go.md for how the result differs
 // from client-go's own. Each call returns the same value. SharedIndexInformer does not block and may be
-// called at any time. If an object is deleted after its first call, handlers get the final state of the
-// object. If the object is deleted before that call, they get the state that the store had.
+// called at any time. For an object that is deleted after the first call of SharedIndexInformer, handlers
+// get the final state. For an object that is deleted before, they get the state that the store had.
 //
 // Handlers and watchers may be used together. Call Run of i or of the result, but not both. Handlers are
 // never resynced, as with a client-go informer whose period is 0; use a watcher with
