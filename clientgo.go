@@ -487,7 +487,7 @@ func (i *SinkInformer[T]) ResourceVersion() string { return i.core.ResourceVersi
 // taken and that still exist. Health does not block.
 func (i *SinkInformer[T]) Health() Health { return i.core.Health() }
 
-// MemberHealth returns the result of Health, for the Health of a [Group]. It does not block.
+// MemberHealth returns the same state as Health. A [Group] calls MemberHealth. It does not block.
 func (i *SinkInformer[T]) MemberHealth() MemberHealth { return i.core.MemberHealth() }
 
 func (i *SinkInformer[T]) adopt(common given) { i.core.adopt(common) }
