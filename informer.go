@@ -452,7 +452,7 @@ func (i *CustomCacheInformer[T]) HasSynced() bool { return channel.Closed(i.appl
 // Name returns Options.Name, or its default if that is "". It does not block.
 func (i *CustomCacheInformer[T]) Name() string { return i.opts.Name }
 
-// MemberHealth returns the result of Health, for the Health of a [Group]. It does not block.
+// MemberHealth returns the same state as Health. A [Group] calls MemberHealth. It does not block.
 func (i *CustomCacheInformer[T]) MemberHealth() MemberHealth { return i.Health() }
 
 // Health returns the state of the informer at this moment. It may be called at any time and does not
