@@ -96,11 +96,11 @@ func NewFrom[T Object](lw cache.ListerWatcher, opts Options[T]) (*CustomCacheInf
 // events of one object come in order; there is no order between namespaces. Transform is called from a
 // goroutine of each namespace.
 //
-// Over a Durable, a restart lists only namespaces that are new or whose first list was not complete.
-// The objects of namespaces that are no longer in the set are removed, and come as deletes.
+// Over a Durable, a restart continues each namespace without a list if it can, and lists the others, such as
+// new ones. The objects of namespaces that are no longer in the set are removed, and come as deletes.
 //
 // NewInNamespaces returns an error if a namespace is given twice or is not a valid name, if client is
-// nil or returns nil, and whenever [NewFrom] does.
+// nil or returns nil, and for each reason for which [NewFrom] does.
 func NewInNamespaces[T Object, L runtime.Object, C UntypedClient[L]](client func(namespace string) C, namespaces []string, opts Options[T]) (*CustomCacheInformer[T], error) {
 	if client == nil {
 		return nil, errors.New("informer: the function that returns clients is nil")
@@ -207,8 +207,8 @@ func (i *CustomCacheInformer[T]) report(ctx context.Context, err error) {
 }
 
 // AddWatcher registers w. It does not block. The watcher gets the state as of this call, as added
-// events with OriginInitial, and then every later change. No change is left out and none comes twice.
-// The informer calls the watcher only after Run was called.
+// events with OriginInitial, and then every later change. No change is left out and none comes twice, but
+// waiting events may be merged, see [WatcherOptions]. The informer calls the watcher only after Run was called.
 //
 // AddWatcher may be called before and during Run, also in a watcher's callback. It returns an error
 // that wraps [ErrStopped] once Run's ctx is done, and another error if w is nil or a field of opts
