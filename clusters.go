@@ -25,9 +25,9 @@ import (
 )
 
 // Clusters is an informer over one resource in many clusters. Clusters may be added and removed while it runs. [NewOverClusters]
-// makes one. Its methods may be called from any goroutine and in any order. It must not be copied.
+// makes one. Its methods may be called from any goroutine and in any order. A Clusters must not be copied.
 //
-// It embeds a [CustomCacheInformer], with one store and one registration for each watcher. A cluster that cannot be read keeps its
+// A Clusters embeds a [CustomCacheInformer], with one store and one registration for each watcher. A cluster that cannot be read keeps its
 // last state and delays no other. A cluster that has more changes than the store can take delays no other either, as with
 // [NewInNamespaces]. [Event.Cluster] returns the cluster of an event, and [Clusters.In] reads one cluster. List, ByIndex and All read
 // all clusters. Get, WaitFor, WaitForVersion and ServerVersion return an error, because each cluster may have an object of the same
