@@ -43,7 +43,7 @@ type Group struct {
 	// MayBeEmpty makes [Group.Ready] return nil while the group has no members and shows no informers of a
 	// ClientGo. Set it if an empty group is normal, such as in a controller-runtime manager that makes its
 	// informers only when it is elected. Ready then does not notice informers that are missing because they could
-	// not be made. It must be set before the group is used. Defaults to false.
+	// not be made. MayBeEmpty must be set before the group is used. Defaults to false.
 	MayBeEmpty bool
 
 	// mu protects the rest. While mu is held, only those methods of a member are called that must not
@@ -89,8 +89,8 @@ func (g *Group) giveLocked() given {
 //
 // A Member may have two more methods, which must not block and must not call the group. If StopsFirst()
 // bool returns true, the group stops the member before all others. This is for a member that uses what
-// others deliver, such as a controller. Removed() is called once the member is removed. If the Run of
-// the member was called, it has returned by then.
+// others deliver, such as a controller. Removed() is called when [Group.Remove] removes the member. If
+// the Run of the member was called, it has returned by then.
 type Member interface {
 	// Name returns the name of the member, always the same. It must not block.
 	Name() string
@@ -185,7 +185,7 @@ func isMember(m Member) func(*member) bool {
 // was removed cannot be run or added again: its watchers are gone, and deletes that it has not reconciled count as
 // handled. So also remove a controller that you will never run.
 //
-// The other members continue. WaitForSync no longer waits for m. If GetOrAdd made m, its next call
+// The other members continue. WaitForSync no longer waits for m. If GetOrAdd made m, the next call of GetOrAdd
 // makes a new informer. Code that still reads m gets its last state, without an error. Remove returns
 // an error if m is not a member. If several calls remove m at the same time, each returns nil when m
 // has stopped.
@@ -220,12 +220,12 @@ func (g *Group) Remove(m Member) error {
 // Run runs the members, including those that are added while it runs, and blocks until ctx is done and the Run of each
 // member has returned. If ctx has already ended, Run still runs the members: an informer then makes no request and is
 // stopped. Controllers, and other members that ask for it (see [Member]), stop first. When their Run has returned, all
-// others stop at the same time. Each member drains for its own DrainTimeout. A second Run returns an error that wraps
+// others stop at the same time. Each member has its own DrainTimeout. A second Run returns an error that wraps
 // [ErrAlreadyRun] at once.
 //
 // If the Run of a member returns an error, or returns before its ctx is done, the others continue.
-// ErrorHandler is called once for it, and WaitForSync returns an error from then on. In the end, Run
-// returns the errors of all such members that were not removed, joined, and nil if there are none. Do
+// ErrorHandler is called once for this failure, and WaitForSync returns an error from then on. In the end,
+// Run returns the joined errors of all such members that were not removed, or nil if there are none. Do
 // not wait for Run to return in a watcher's callback.
 func (g *Group) Run(ctx context.Context) error {
 	g.mu.Lock()
