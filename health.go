@@ -25,8 +25,8 @@ type MemberHealth interface {
 	// Ready returns nil if the program can rely on the member now, and otherwise an error that names
 	// the member and the reason.
 	Ready() error
-	// Live returns nil, except if only a restart of the process would help. Then it returns an error
-	// that names the member and the reason.
+	// Live returns an error that names the member and the reason if only a restart of the process would
+	// help, and otherwise nil.
 	Live() error
 }
 
@@ -35,7 +35,7 @@ type MemberHealth interface {
 type Health struct {
 	// Name is Options.Name.
 	Name string `json:"name"`
-	// Started is true once Run has been called and the watchers' goroutines are live.
+	// Started is true once Run has been called and the watchers' goroutines run.
 	Started bool `json:"started"`
 	// Stopped is true once Run's ctx is done, or Run ended because of an error.
 	Stopped bool `json:"stopped"`
@@ -78,9 +78,9 @@ type Health struct {
 	// were engaged. The fields that Health and SourceHealth share show the worst cluster, as with Namespaces, except
 	// ResourceVersion. For other informers Clusters is nil.
 	Clusters []SourceHealth `json:"clusters,omitzero"`
-	// SourceError is a *WatchError with the reason for which lists or watches fail now. If none fails, it
-	// may be a warning: a request has had no answer for 30 s, a stream of the first state has not ended
-	// after 10 s, or a list has had no resourceVersion. Otherwise it is nil.
+	// SourceError is a *WatchError with the reason why lists or watches fail now. If none fails, it may be
+	// a warning: a request has had no answer for 30 s, a stream of the first state has not ended after
+	// 10 s, or a list has had no resourceVersion. Otherwise it is nil.
 	SourceError error `json:"-"`
 	// SourceFailures is how many lists or watches in a row have failed. It is 0 if they work.
 	SourceFailures int `json:"sourceFailures,omitempty"`
@@ -90,7 +90,7 @@ type Health struct {
 	// SourceNextTry is the time at which the next attempt begins. It is zero if lists and watches work,
 	// or if an attempt is under way.
 	SourceNextTry time.Time `json:"sourceNextTry,omitzero"`
-	// SourceWaiting is how long the present request has waited for its complete answer, or 0 if that is
+	// SourceWaiting is how long the current request has waited for its complete answer, or 0 if that is
 	// less than 30 s. An open watch does not count. With several sources, it is the longest of all.
 	SourceWaiting time.Duration `json:"-"`
 	// WaitsForTurn is true while the list waits for other lists to end, see [ListLimit]. With several sources,
@@ -99,7 +99,7 @@ type Health struct {
 	// StoreError is a *StoreError about the operation on the store that fails now, has not returned for
 	// more than 10 s, or has ended Run. Otherwise it is nil.
 	StoreError error `json:"-"`
-	// StoreBusy is how long the present operation on the store has been under way, or 0 if there is
+	// StoreBusy is how long the current operation on the store has been under way, or 0 if there is
 	// none.
 	StoreBusy time.Duration `json:"-"`
 	// Refused is the number of changes that the store has refused, see ErrPermanent.
