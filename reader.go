@@ -35,8 +35,8 @@ type Reader[T Object] interface {
 	// nil sel matches all objects.
 	List(namespace string, sel labels.Selector) ([]T, error)
 	// ByIndex returns the objects for which the index function called name returned value, in no particular order.
-	// The index cache.NamespaceIndex always exists. Other names are those of Options.Indexers and Options.Fields. For any
-	// other name, ByIndex returns an error.
+	// Besides those of Options.Indexers and Options.Fields, the index cache.NamespaceIndex always exists. If there is no
+	// index of that name, ByIndex returns an error.
 	ByIndex(name, value string) ([]T, error)
 	// All yields every object with its key, in no particular order. If the store cannot be read, the iteration ends
 	// early, see [CustomCacheInformer.All].
@@ -193,7 +193,7 @@ func (i *CustomCacheInformer[T]) WaitFor(ctx context.Context, key types.Namespac
 //
 // WaitForVersion returns a *SyncError if ctx or the informer ends first. It returns another error if the informer
 // does not read the namespace, or if version is "" or cannot be compared with the versions of the source. For an
-// informer of [NewOverClusters], use WaitForVersionIn. It may be called before Run, but not in a watcher's callback.
+// informer of [NewOverClusters], use WaitForVersionIn. Both may be called before Run, but not in a watcher's callback.
 //
 // A change for which Transform has failed counts too, although it is not in the store. If a selector hides the write
 // from this informer, only the next event or bookmark shows that its version has passed. That may take a minute, or
@@ -299,8 +299,8 @@ type SourceVersions struct {
 // [NewInNamespaces] has one for each namespace, in the given order, and one of [NewOverClusters] has one for each cluster,
 // in the order of Engage. Versions does not block.
 //
-// A process that hands work over can pass on Namespace and Changed of each source. The process that takes over gives both
-// to [CustomCacheInformer.WaitForVersion]. It then never works from an older state than the first process had. It waits
+// A process that hands work over can pass on Namespace and Changed of each source. The process that takes over passes both
+// to [CustomCacheInformer.WaitForVersion]. Then it never works from an older state than the first process had. The wait is
 // only for changes that have happened.
 //
 // An informer that continues from the bookmark of a [Durable] begins with this bookmark as Changed. Otherwise objects that
