@@ -86,12 +86,12 @@
 //     if it does not look like a list of the resource: its items must have the right type, it must have a
 //     resourceVersion if the list before had one, and an unstructured list must have the right kind. Each
 //     page must have the version of the first. Some servers have no resourceVersions. So a list without one
-//     is accepted, reported and shown by Health until a list of the source, or a [Durable], has had one.
-//     Two kinds of odd lists are accepted at the twentieth time in a row: an empty list of a source without
-//     versions, and a list of another kind. With [IntakeWhole], nothing of a failed list is delivered. With
-//     [IntakeEarly], the objects that came before the failure were delivered. No delete, no Synced and no
-//     bookmark follows from a list before it is complete. WaitForSync returns a [*SyncError] that names the
-//     parts that are late and the reasons.
+//     is accepted, but reported and shown by Health. It fails once a list of the source, or a [Durable], has
+//     had a version. Two kinds of odd lists are accepted at the twentieth time in a row: an empty list of a
+//     source without versions, and a list of another kind. With [IntakeWhole], nothing of a failed list is
+//     delivered. With [IntakeEarly], the objects that came before the failure are delivered. No delete, no
+//     Synced and no bookmark follows from a list before it is complete. WaitForSync returns a [*SyncError]
+//     that names the parts that are late and the reasons.
 //
 //  5. Deletes. No delete is missed while the informer runs, even if it has to list again. If an object
 //     was deleted and created again in between, so that it has another UID, watchers get a delete and
@@ -123,11 +123,11 @@
 //     panics of reconcile, the informer's own store treats a panic of an index function as an error, and for
 //     handlers of a SharedIndexInformer client-go's rule applies.
 //
-//  8. Bounded memory. At most this many events wait for one watcher: MaxBacklog, plus two per
-//     object, plus one per object of a state that it is being given, plus the events that it has
-//     taken: up to 256, or MaxBacklog if that is less. Beyond MaxBacklog, the waiting events of an
-//     object are merged, see [WatcherOptions]. All watchers that are behind share the events of the
-//     log. While the store is behind, up to 2,000 changes wait for it in memory, and a list that
+//  8. Bounded memory. Beyond MaxBacklog, the waiting events of an object are merged, see
+//     [WatcherOptions]. So at most MaxBacklog events plus two per object wait for one watcher. To
+//     these come one event per object of a state that the watcher still has to get, and the events
+//     that it has taken: up to 256, or MaxBacklog if that is less. All watchers that are behind share the
+//     events of the log. While the store is behind, up to 2,000 changes wait for it in memory, and a list that
 //     has arrived: with [IntakeEarly], only one page of it. The log grows while a watcher waits for
 //     a read of the store that does not return, to join or for a resync.
 //
@@ -220,8 +220,8 @@
 // Two kinds of restore are noticed only at the next list. In the first, no request fails. In the second,
 // the server has passed the version that the informer knows before the informer asks. If no watched object
 // changes, this version is up to a minute old, the time between two bookmarks. In this second case an
-// object may get exactly the version of a state that was lost. The informer then takes it for that state
-// until its next event. The documentation of etcd describes a restore in which versions do not go back:
+// object may get exactly the version of a state that was lost. The informer then takes the object for
+// that state until the object's next event. The documentation of etcd describes a restore in which versions do not go back:
 // --bump-revision and --mark-compacted of etcdutl.
 //
 // # Use with client-go and controller-runtime

@@ -281,11 +281,11 @@ func (h *Health) addSource(n SourceHealth, first bool) {
 type WatcherStats struct {
 	// Name is WatcherOptions.Name.
 	Name string `json:"name"`
-	// Synced is true once Registration.Synced is closed.
+	// Synced is true once the channel of [Registration.Synced] is closed.
 	Synced bool `json:"synced"`
-	// Pending is the number of events that wait for the watcher now, including that of a call that is
-	// under way. After Stopped it is the number of events that were never delivered. It may be inexact
-	// in two cases. While the watcher gets a state, it may be too high, or too low by the objects that
+	// Pending is the number of events that wait for the watcher now, including the event of a call that is
+	// under way. After the watcher's last call, it is the number of events that were never delivered. It may
+	// be inexact in two cases. While the watcher gets a state, it may be too high, or too low by the objects that
 	// were not read from a Durable yet. In a burst it may be too high by 15, because events are then
 	// counted in steps of 16.
 	Pending int `json:"pending"`
@@ -303,8 +303,8 @@ type WatcherStats struct {
 	// Lagging is true while the watcher is behind: more than WatcherOptions.MaxBacklog events have waited
 	// and were merged, and the watcher has not caught up yet. See Observer.Lagging.
 	Lagging bool `json:"lagging"`
-	// OldestWaiting is how long the oldest event that is not handled has waited. It is 0 if there is
-	// none, and after Stopped.
+	// OldestWaiting is how long the oldest event that is not handled has waited. It is 0 if there is none,
+	// and after the watcher's last call, see [Registration.Stopped].
 	OldestWaiting time.Duration `json:"-"`
 }
 
