@@ -99,8 +99,8 @@ func NewFrom[T Object](lw cache.ListerWatcher, opts Options[T]) (*CustomCacheInf
 // Over a Durable, a restart continues each namespace without a list if it can, and lists the others, such as
 // new ones. The objects of namespaces that are no longer in the set are removed, and come as deletes.
 //
-// NewInNamespaces returns an error if a namespace is given twice or is not a valid name, if client is
-// nil or returns nil, and for each reason for which [NewFrom] does.
+// NewInNamespaces returns an error if a namespace is given twice or is not a valid name, or if client is
+// nil or returns nil. It also returns the errors of [NewFrom].
 func NewInNamespaces[T Object, L runtime.Object, C UntypedClient[L]](client func(namespace string) C, namespaces []string, opts Options[T]) (*CustomCacheInformer[T], error) {
 	if client == nil {
 		return nil, errors.New("informer: the function that returns clients is nil")
