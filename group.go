@@ -180,10 +180,10 @@ func isMember(m Member) func(*member) bool {
 	return func(other *member) bool { return other.Member == m }
 }
 
-// Remove stops m, blocks until the Run of m has returned, and removes m from the group. So do not call Remove in a
-// callback of m, such as a watcher's or reconcile. Before the group runs, Remove does not block. A controller that
-// was removed cannot be run or added again: its watchers are gone, and deletes that it has not reconciled count as
-// handled. So also remove a controller that you will never run.
+// Remove stops m and blocks until the Run of m has returned. So it must not be called in a callback of m's own, such as
+// a watcher's or reconcile. Before the group runs, Remove only takes m out, and does not block. A controller that was
+// removed cannot be run or added again: its watchers are gone, and deletes that it has not reconciled count as handled.
+// So also remove a controller that you will never run.
 //
 // The other members continue. WaitForSync no longer waits for m. If GetOrAdd made m, the next call of GetOrAdd
 // makes a new informer. Code that still reads m gets its last state, without an error. Remove returns
