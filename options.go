@@ -142,7 +142,7 @@ type Options[T Object] struct {
 	// stored, but that index does not find it. An *ObjectError is reported, and not again until the functions
 	// work for the object. The informer's own store treats a panic as an error. It calls the functions again
 	// after 1 s, 2 s, and so on up to 1 min, until they work. It keeps the values of an object until the next
-	// write of the object. The functions are called while the store is locked, and must not call the
+	// write of the object. The functions are called while the store is locked and must not call the
 	// informer. Defaults to none.
 	Indexers Indexers[T]
 
