@@ -27,8 +27,9 @@ import (
 // objects. So Run returns an error if another informer of the process runs over the same value. The informer
 // changes the store only by Apply and Forget, from one goroutine at a time. All methods may be called while
 // others are under way. A Scan may see a part of an Apply. A call that returns an error may have taken
-// effect or not: the informer makes the same call again until it succeeds, except as Apply documents. If
-// its ctx ends, a method must return the error of the ctx or its whole result, never a part of the result.
+// effect or not: the informer makes the same call again until it succeeds, or until Get or Apply returns an
+// error that wraps [ErrPermanent]. If its ctx ends, a method must return the error of the ctx or its whole
+// result, never a part of the result.
 //
 // The informer does not close the store. Close it when Run has returned.
 //
