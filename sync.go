@@ -18,9 +18,9 @@ var errMemberFailed = errors.New("a member has failed")
 // WaitForSync blocks until the informer and all watchers that are registered at the time of the call have synced, and then returns
 // nil. See [CustomCacheInformer.Synced] and [Registration.Synced]. Watchers that are removed meanwhile do not count. An informer that
 // has synced stays synced, even after it has stopped; see Health. If ctx or the informer ends first, WaitForSync returns a
-// *SyncError, which names the late parts and, if known, the failure that keeps them from syncing. It may be called before Run. Do not
-// call it in the callback of a watcher that has not synced: there it returns an error if it is given the callback's ctx, and
-// otherwise blocks.
+// *SyncError, which names the late parts and, if known, the failure that keeps them from syncing. WaitForSync may be called before
+// Run. Do not call it in the callback of a watcher that has not synced: there it returns an error if it is given the callback's ctx,
+// and otherwise blocks.
 //
 // If WaitForSync lasts longer than 30 s, it logs with the logger of ctx which parts are late and why, and
 // logs again when it returns.
