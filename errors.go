@@ -41,9 +41,10 @@ var (
 
 	errLoose = errors.New("the store has objects of the cluster, but nothing has engaged it yet")
 
-	// ErrLeaseLost indicates that this replica has lost its leader election, so that another replica may be
-	// the leader now, see enqueue.Options.Lost. If the ctx of a Run ends with a cause that wraps
-	// ErrLeaseLost (see [context.WithCancelCause]), Run does not wait for DrainTimeout.
+	// ErrLeaseLost indicates that this replica has lost its lease, in a leader election or in a set of
+	// package shards, so that another replica may do its work now. See enqueue.Options.Lost. If the ctx of
+	// a Run ends with a cause that wraps ErrLeaseLost (see [context.WithCancelCause]), Run does not wait
+	// for DrainTimeout.
 	ErrLeaseLost = errors.New("the lease is lost")
 )
 
