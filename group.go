@@ -210,7 +210,7 @@ func (g *Group) Remove(m Member) error {
 		<-leaver.stopped
 		g.mu.Lock()
 	}
-	if r, ok := m.(interface{ Removed() }); ok {
+	if r, ok := m.(interface{ Removed() }); ok && slices.Contains(g.members, leaver) { // not after another call of Remove
 		r.Removed()
 	}
 	g.members = slices.DeleteFunc(g.members, func(other *member) bool { return other == leaver })

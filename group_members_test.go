@@ -170,11 +170,19 @@ func TestMembersAreRemovedOneByOneWhileTheOthersGoOn(t *testing.T) {
 	})
 }
 
+// removable counts the calls of Removed.
+type removable struct {
+	stub
+	removed int
+}
+
+func (r *removable) Removed() { r.removed++ }
+
 func TestRemoveWaitsForTheMember(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := newGroup(t)
 		run, release := lingers()
-		m, other := &stub{name: "m", run: run}, &stub{name: "other"}
+		m, other := &removable{stub: stub{name: "m", run: run}}, &stub{name: "other"}
 		add(t, g, m, other)
 		startGroup(t, g)
 		first, second := asking(func() error { return g.Remove(m) }), asking(func() error { return g.Remove(m) })
@@ -189,6 +197,7 @@ func TestRemoveWaitsForTheMember(t *testing.T) {
 		}
 		release()
 		noError(t, errors.Join(<-first, <-second))
+		equal(t, "calls of Removed", m.removed, 1)
 		says(t, g.Remove(m), "informer: Group: Remove: m is not a member")
 	})
 }
