@@ -6,13 +6,15 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Change reports whether the update from before to after matters. It is called from the watcher's
-// goroutine, must not change the objects, and should not block.
+// Change reports whether an update of an object matters. before and after are the old and the new
+// state of the object. The goroutine of the source's watcher calls a Change. With
+// [informer.WatcherOptions].Workers, several goroutines call it at once. A Change must not modify the
+// objects, and should not block.
 //
 // A [Source] with several Changes lets an update pass if any of them returns true. Without a Change,
 // every update passes. Some events always pass: added and deleted objects, resyncs, and updates that
-// were merged from several ([informer.Event].Merged). So do updates of an object that is being
-// deleted, because the owners of its finalizers must act then, one after the other.
+// were merged from several ([informer.Event].Merged). Updates of an object that is being deleted also
+// always pass, because each program that has put a finalizer on the object must act then.
 type Change func(before, after metav1.Object) bool
 
 // Generation is a [Change] that lets an update pass if metadata.generation has changed. The API server
