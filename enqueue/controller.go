@@ -23,23 +23,23 @@ import (
 // defaultStandbyDeletes is the default of Options.StandbyDeletes.
 const defaultStandbyDeletes = 100_000
 
-// ErrStandbyDeletesDropped is wrapped by the error that reports that a controller drops keys of
-// deletes, because it has more of them than Options.StandbyDeletes.
+// ErrStandbyDeletesDropped indicates that a controller drops keys of deletes, because it has more of them
+// than Options.StandbyDeletes. The error that Options.ErrorHandler gets wraps it.
 var ErrStandbyDeletesDropped = errors.New("too many deletes on standby, the oldest are dropped")
 
-// Controller owns a queue, the watchers that put keys into it, and the workers that call a reconcile
-// function for each key. It is a member of an [informer.Group], which starts and stops it and shows
-// its Health. [NewController] makes one. Its methods may be called from any goroutine. It must not be
-// copied.
+// Controller owns a queue, the watchers that put keys of type K into it, and the workers that call a
+// reconcile function for each key. It is a member of an [informer.Group], which starts and stops it and
+// shows its Health. [NewController] makes one. Its methods may be called from any goroutine. It must not
+// be copied.
 //
 // A Controller loses no delete of an informer over an [informer.Durable], except those that
-// Options.StandbyDeletes drops. A delete counts as handled when a call has succeeded for each key that
-// it led to. The call must have begun after the key was queued. It succeeds if it returns nil and asks
-// for no other call, or if it returns an error that wraps [informer.ErrPermanent]. Until the delete is
-// handled, the store keeps its tombstone, and the controller gets the delete again after a restart or
-// a crash. A delete that leads to no key is handled at once.
-// reconcile sees only the key. So if the object was created again, a success for its key counts for
-// the delete, too.
+// Options.StandbyDeletes drops. A delete counts as handled when a call has succeeded for each key that it
+// led to. The call must have begun after the key was queued. It succeeds if it returns nil and asks for
+// no other call, or if it returns an error that wraps [informer.ErrPermanent]. Until the delete is
+// handled, the store keeps its tombstone (a record of the deleted object), and the controller gets the
+// delete again after a restart or a crash. A delete that leads to no key is handled at once. reconcile
+// gets only the key. So if the object was created again, a success for its key also counts for the
+// delete.
 //
 // If reconcile asks for another call after every success, such as once an hour, no delete ever counts as
 // handled, and the store keeps all tombstones. To have keys reconciled from time to time, give a
@@ -75,10 +75,10 @@ type hooks = membership.Worker
 
 // NewController returns a controller that calls reconcile for the keys of the sources.
 //
-// reconcile does the work that the object with the key requires. It gets only the key, and reads the
-// rest from an informer. If the informer has no such object, the object was deleted, or the informer does not read
-// it because of a selector, its namespaces or its part. The controller never calls reconcile twice at
-// once for one key: if events put the key into the queue during a call, however often, one more call
+// reconcile does the work that the object with the key requires. It gets only the key, and reads the rest
+// from an informer. If the informer has no such object, the object was deleted, or the informer does not
+// read it, for example because of a selector or its namespace. The controller never calls reconcile twice
+// at once for one key: if events put the key into the queue during a call, however often, one more call
 // follows. The results of reconcile decide when it is called for the key again:
 //
 //   - An error: after a pause, see Options.BaseDelay. Meanwhile the workers continue with other keys.
@@ -86,25 +86,25 @@ type hooks = membership.Worker
 //   - An error that wraps [informer.ErrPermanent]: when an event puts the key into the queue.
 //   - No error, and again more than 0: after that time, or earlier if an event puts the key into the
 //     queue. An again less than 0, which time.Until returns for a time that is past, means at once. If
-//     calls for a key ask for less than 5 ms again and again, only the first gets it. Later pauses are
-//     at least as long as those after failures.
+//     calls for a key ask for less than 5 ms again and again, only the first call gets that time. Later
+//     pauses are at least as long as the pauses after failures.
 //   - No error, and again 0: when an event puts the key into the queue.
 //
 // Each call for a key cancels the pause that an earlier call has led to.
 //
-// The ctx of a call ends with the ctx of Run, or up to DrainTimeout later, or after CallTimeout. It has
-// a logger (klog.FromContext) with the key. If a call does not return after its ctx is done, Run
-// cannot return either, and the key is logged after 10 s. A call must not end its goroutine, as
-// runtime.Goexit and a test's FailNow do.
+// The ctx of a call ends with the ctx of Run, or up to DrainTimeout later, or after CallTimeout; see also
+// Options.Lost and Options.Shards. It carries a logger (klog.FromContext) with the key. If a call does
+// not return after its ctx is done, Run cannot return either, and the key is logged after 10 s. A call
+// must not end its goroutine, as runtime.Goexit and a test's FailNow do.
 //
-// NewController registers a watcher with each source. So make the controller before its informers run:
-// then it also gets the deletes that happened before, see promise 5 of package informer. A controller
-// that is made more than a minute after the first watcher of an informer gets only later deletes, until
-// the next start. If a controller will never be run, add it to a group and remove it there, because a
-// Durable keeps tombstones for it.
+// NewController adds a watcher to the informer of each source. Make the controller before these informers
+// run: then it also gets the deletes that happened before, see promise 5 of package informer. A
+// controller that is made more than a minute after the first watcher of an informer gets only later
+// deletes, until the next start. If you never run a controller, add it to a group and remove it there:
+// otherwise a Durable keeps tombstones for it.
 //
-// NewController returns an error if an argument or option cannot be used, or if an informer has
-// stopped. It makes no request and starts no goroutine.
+// NewController returns an error if an argument or option cannot be used. If an informer has stopped, the
+// error wraps informer.ErrStopped. NewController makes no request and does not block.
 func NewController[K comparable](
 	reconcile func(ctx context.Context, key K) (again time.Duration, err error),
 	opts Options,
@@ -186,15 +186,14 @@ func (c *Controller[K]) attach(sources []Source[K]) error {
 }
 
 // Run waits until the informers of the sources and the members of Options.Reads have synced, the set of
-// Options.Shards has started, and the controller is elected. It does not wait for anything else. Then
-// it calls reconcile for each key in the queue, with Options.Workers goroutines, until ctx ends, and
-// returns when every call has returned.
+// Options.Shards has started, and the controller is elected. Then it calls reconcile for each key in the
+// queue, with Options.Workers goroutines, until ctx ends. It returns when every call has returned.
 //
-// Run returns nil after ctx is done. It returns informer.ErrAlreadyRun at once if the controller was
-// run or removed before, and an error that wraps an [*informer.SyncError] if an informer stops before
-// it has synced. With Options.Elected, it returns an error that wraps informer.ErrStopped if an
-// informer stops before it has delivered all objects after the election, or informer.ErrLeaseLost, see
-// Options.Lost. Do not wait for Run to return in a callback of the controller or of one of its
+// Run returns nil after ctx is done. If the controller was run or removed before, it returns an error
+// that wraps informer.ErrAlreadyRun at once. If an informer stops before it has synced, the error wraps
+// an [*informer.SyncError]. With Options.Elected, the error wraps informer.ErrStopped if an informer
+// stops before it has delivered all objects after the election, or informer.ErrLeaseLost once
+// Options.Lost is closed. Do not wait for the end of Run in a callback of the controller or of one of its
 // informers.
 func (c *Controller[K]) Run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
@@ -415,9 +414,10 @@ func (c *Controller[K]) reportDropped(ctx context.Context) {
 	c.opts.ErrorHandler(ctx, fmt.Errorf("controller %s: %w: %d keys are kept", c.opts.Name, ErrStandbyDeletesDropped, c.opts.StandbyDeletes))
 }
 
-// WaitForSync blocks until everything that reconcile reads has synced, and the set of Options.Shards
-// has started. It does not wait for the election. It returns an [*informer.SyncError] if ctx ends
-// first, or the controller stops or is removed. It may be called before Run.
+// WaitForSync blocks until Run has seen that the informers of the sources and Options.Reads have synced,
+// and the set of Options.Shards has started. It does not wait for the election, and may be called before
+// Run. If ctx ends first, or the controller stops or is removed, it returns an [*informer.SyncError] that
+// wraps the error of ctx or informer.ErrStopped.
 func (c *Controller[K]) WaitForSync(ctx context.Context) error {
 	if channel.Closed(c.synced) {
 		return nil // even if ctx is done
@@ -468,10 +468,10 @@ func (c *Controller[K]) refuses(ctx context.Context, key K) bool {
 // Name returns Options.Name. It does not block.
 func (c *Controller[K]) Name() string { return c.opts.Name }
 
-// MemberHealth returns what Health returns, for an [informer.Group]. It does not block.
+// MemberHealth returns the result of Health, for an [informer.Group]. It does not block.
 func (c *Controller[K]) MemberHealth() informer.MemberHealth { return c.Health() }
 
-// Health returns how the controller is doing. It does not block, and may be called at any time.
+// Health returns the state of the controller. It does not block, and may be called at any time.
 func (c *Controller[K]) Health() Health {
 	c.mu.Lock()
 	h := Health{
