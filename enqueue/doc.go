@@ -19,10 +19,10 @@
 // client-go's workqueue.
 //
 // The workers start when the informers that the controller reads have synced. The group stops the
-// controller before them. The group's Health, the page of package debug and the metrics show it.
-// Over an [informer.Durable], no delete is lost, see [Controller].
+// controller before these informers. The group's Health, the page of package debug and the metrics
+// show the controller. With an [informer.Durable], no delete is lost, see [Controller].
 //
-// [InClusters] and [WatchesIn] are for informers over many clusters.
+// For informers over many clusters, use [InClusters] and [WatchesIn].
 //
 // # Logging
 //
