@@ -6,14 +6,14 @@ import "fmt"
 // Options.ErrorHandler for each call that fails, with the exceptions listed there.
 type Error struct {
 	Name     string // Options.Name
-	Key      any    // of type K, the key type of the queue
+	Key      any    // the key, a K if the controller is a Controller[K]
 	Failures int    // how often this key has failed in a row, this time included, since it was last given up
-	GaveUp   bool   // no attempt follows before an event: after ErrPermanent or MaxAttempts, or because the controller stops
-	Err      error  // of reconcile; a *informer.PanicError after a panic
+	GaveUp   bool   // no attempt follows until an event queues the key: after ErrPermanent or MaxAttempts, or because the controller stops
+	Err      error  // the error that reconcile returned, or a *informer.PanicError after a panic
 }
 
-// Error returns a message with the name of the controller, the key, the cause, and how
-// often the key has failed.
+// Error returns a message with the name of the controller, the key, Err, how often the key has
+// failed, and whether it is given up.
 func (e *Error) Error() string {
 	msg := fmt.Sprintf("%s %v: %v", e.Name, e.Key, e.Err)
 	switch {
