@@ -11,17 +11,17 @@ import (
 )
 
 // Health is the state of a controller at one moment, as [Controller.Health] returns it. Its counts
-// begin at 0 when the controller is made. It is a value, and the [informer.MemberHealth] of a
-// controller.
+// begin at 0 when the controller is made. It is the [informer.MemberHealth] of a controller, and may
+// be copied.
 type Health struct {
 	// Name is Options.Name.
 	Name string `json:"name"`
 	// Started is true once Run has been called.
 	Started bool `json:"started"`
-	// Stopped is true once the ctx of Run is done, or the controller was removed.
+	// Stopped is true once the ctx of Run is done, Run has returned, or the controller was removed.
 	Stopped bool `json:"stopped"`
-	// Synced is true once everything that the controller reads has synced, and the set of
-	// Options.Shards has started.
+	// Synced is true once Run has seen that the informers of the sources and Options.Reads have
+	// synced, and the set of Options.Shards has started. It then stays true.
 	Synced bool `json:"synced"`
 	// Late names what the controller waits for, in words such as "informer pods". It is nil before
 	// Run and when the controller has synced.
@@ -29,7 +29,7 @@ type Health struct {
 	// Reason is why an informer that the controller reads cannot sync, for example because it does
 	// not run. It is nil if no reason is known.
 	Reason error `json:"-"`
-	// Standby is true while the controller waits for its election.
+	// Standby is true if Options.Elected is set and the workers have not started yet.
 	Standby bool `json:"standby"`
 	// Workers is how many keys can be reconciled at once, at least 1.
 	Workers int `json:"workers"`
@@ -44,18 +44,19 @@ type Health struct {
 	Waiting int `json:"waiting"`
 	// Busy is how many calls of reconcile are under way.
 	Busy int `json:"busy"`
-	// Calls has the keys of the calls under way, at most ten, those of the oldest calls first.
+	// Calls lists the keys of the calls under way, those of the oldest calls first, at most ten.
 	Calls []KeyHealth `json:"-"`
-	// Stuck is above 0 if calls do not return, so that only a restart of the process helps. It is
-	// how long all workers have been in their calls while keys wait, once that is at least
-	// Options.HangTimeout. Otherwise it is how long ago a stop ended the ctx of calls that are still
-	// under way, once that is at least a minute, or HangTimeout if that is shorter.
+	// Stuck is more than 0 if calls do not return, so that only a restart of the process helps. If
+	// all workers have been in their calls for at least Options.HangTimeout while keys wait, Stuck
+	// is how long that has lasted. Otherwise, if calls are still under way a minute after a stop has
+	// ended their ctx (or HangTimeout after it, if that is shorter), Stuck is the time since the
+	// stop.
 	Stuck time.Duration `json:"-"`
 	// Failing is how many keys have failed and have not succeeded since, including keys that were
 	// given up. Only the last 1000 keys that were given up count.
 	Failing int `json:"failing"`
-	// Failures has the keys that have been failing for the longest time, at most ten, the longest
-	// first.
+	// Failures lists the keys that have been failing for the longest time, the longest first, at
+	// most ten.
 	Failures []KeyHealth `json:"-"`
 	// LastSuccess is when a call of reconcile last returned nil. It is zero if there was none yet.
 	LastSuccess time.Time `json:"lastSuccess,omitzero"`
@@ -66,8 +67,8 @@ type Health struct {
 	// Failed is how many calls have failed. A call that returns the error of its ctx after a stop
 	// does not count.
 	Failed int `json:"failed"`
-	// GaveUp is how many of the Failed calls get no further attempt until an event puts their key
-	// into the queue.
+	// GaveUp is how many of the Failed calls were given up: their key is not tried again until an
+	// event puts it into the queue.
 	GaveUp int `json:"gaveUp"`
 	// Took counts the calls that succeeded or failed by how long they took: Took[0] counts calls of
 	// at most 100 µs, Took[1] longer calls of at most 400 µs, and so on. Each limit is four times
@@ -76,7 +77,8 @@ type Health struct {
 	Took    [tookLimits + 1]int `json:"-"`
 	TookSum time.Duration       `json:"-"`
 	// Deletes is how many deleted objects of a Durable wait for their keys to be reconciled. Until
-	// then the store keeps them as tombstones.
+	// then the store keeps them as tombstones. With Options.Shards, Deletes also counts deletes of
+	// informers without a Durable, and deletes whose keys other replicas reconcile.
 	Deletes int `json:"deletes"`
 	// Dropped is how many keys of deleted objects the controller has dropped, because there were
 	// more than Options.StandbyDeletes.
@@ -92,20 +94,20 @@ const (
 // KeyHealth is a key that is being reconciled, or that fails. For a call under way, only Key and For
 // are set.
 type KeyHealth struct {
-	Key      string        // as fmt.Sprint prints it
-	For      time.Duration // since the call began, or since the first failure
+	Key      string        // the key, as fmt.Sprint prints it
+	For      time.Duration // the time since the call began, or since the first failure
 	Failures int           // how many calls have failed in a row
-	GaveUp   bool          // no attempt follows before an event
+	GaveUp   bool          // no attempt follows until an event puts the key into the queue
 	NextTry  time.Time     // when the pause before the next attempt ends; zero if there is no pause
-	Err      error         // of the last call
+	Err      error         // the error of the last call
 }
 
 // HasRun reports whether Started or Stopped is true.
 func (h Health) HasRun() bool { return h.Started || h.Stopped }
 
-// Ready returns nil once everything that the controller reads has synced, also on standby, and while
-// calls of reconcile fail. Before that, the error names what the controller waits for, or the
-// Reason. Once the controller stops, Ready returns an error that wraps [informer.ErrStopped].
+// Ready returns nil once the controller has synced, also on standby and while calls of reconcile
+// fail. Before that, it returns an error with Reason or Late. Once the controller stops, Ready
+// returns an error that wraps [informer.ErrStopped].
 func (h Health) Ready() error {
 	var err error
 	switch {
@@ -127,8 +129,8 @@ func (h Health) Ready() error {
 	return fmt.Errorf("controller %s: %w", h.Name, err)
 }
 
-// Live returns an error only if calls do not return, so that a restart of the process would help.
-// See Stuck.
+// Live returns an error if Stuck is more than 0: calls do not return, and a restart of the process
+// would help. Otherwise it returns nil.
 func (h Health) Live() error {
 	if h.Stuck <= 0 {
 		return nil
@@ -136,9 +138,10 @@ func (h Health) Live() error {
 	return fmt.Errorf("controller %s: for %v no call has returned: %d of %d workers are in one", h.Name, h.Stuck.Truncate(time.Second), h.Busy, h.Workers)
 }
 
-// MarshalJSON encodes the fields with names in camel case, and OldestQueued and Stuck in seconds as
-// "oldestQueuedSeconds" and "stuckSeconds", the latter only if it is not 0. It omits Reason, Took
-// and TookSum. It also omits Calls and Failures, because they name keys; package debug shows them.
+// MarshalJSON encodes the fields with names in camel case. OldestQueued and Stuck become numbers of
+// seconds, "oldestQueuedSeconds" and "stuckSeconds"; the latter is left out if it is 0. Reason, Took
+// and TookSum are not encoded, and neither are Calls and Failures, because they name keys; package
+// debug shows them.
 func (h Health) MarshalJSON() ([]byte, error) {
 	type fields Health // has the tags, but not this method
 	return json.Marshal(struct {
