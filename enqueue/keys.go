@@ -14,7 +14,7 @@ import (
 
 // Key is the key of an object in one of several clusters, see [InClusters].
 type Key struct {
-	Cluster string
+	Cluster string // the name of the cluster, as [informer.Event.Cluster] returns it
 	types.NamespacedName
 }
 
@@ -25,21 +25,22 @@ func keyOf[T informer.Object](_ context.Context, _ string, obj T) ([]types.Names
 	return []types.NamespacedName{{Namespace: obj.GetNamespace(), Name: obj.GetName()}}, nil
 }
 
-// Owners chooses which owners of an object [Owns] puts into the queue.
+// Owners chooses the owners of an object whose keys [Owns] puts into the queue.
 type Owners struct {
 	// Kind is the kind of the owners. Owners of other kinds are ignored. The version in an owner
 	// reference does not matter. Kind.Kind must be set.
 	Kind schema.GroupKind
 
-	// All chooses whether all owners of the kind count. Defaults to false: only the owner that is
-	// the controller counts, and an object has at most one. With All, a client that may write an
-	// object decides how many keys each of its events queues. Tens of thousands of references fit
-	// into one object, and their owners need not exist. An event queues each key once.
+	// All chooses whether all owners of the kind count. Defaults to false: only the owner whose
+	// reference has controller set to true counts, and an object has at most one. With All, a
+	// client that may write an object decides how many keys each of its events queues. Tens of
+	// thousands of references fit into one object, and their owners need not exist. An event
+	// queues each key once.
 	All bool
 
 	// ClusterScoped must be true if the owners have no namespace, because an owner reference does
 	// not show that. Defaults to false: the owners have the namespace of the object. See [Owns]
-	// for what happens if it is wrong.
+	// for what happens if ClusterScoped is wrong.
 	ClusterScoped bool
 }
 
