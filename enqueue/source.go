@@ -14,8 +14,9 @@ import (
 	"github.com/customcacheinformer/informer/internal/tombstone"
 )
 
-// Source is where the keys of a [Controller] come from: the events of one informer, and a rule that leads from an object to keys.
-// [For], [Owns], [Watches] and [WatchesIn] make one, and [InClusters] adds clusters to its keys. It is a value.
+// Source delivers keys to a [Controller]. It consists of an informer, whose events it follows, and a rule that leads from an object
+// to keys. [For], [Owns], [Watches] and [WatchesIn] make one, and [InClusters] adds clusters to its keys. A Source may be copied,
+// and given to several controllers. The zero Source cannot be used.
 type Source[K comparable] struct {
 	opts          informer.WatcherOptions
 	informer      any
@@ -28,29 +29,29 @@ type Source[K comparable] struct {
 	attach func(c *Controller[K], opts informer.WatcherOptions) (input[K], error)
 }
 
-// With returns a source like s whose watcher has these options, such as a ResyncPeriod. opts.Name defaults to the name of the
-// controller.
+// With returns a source like s whose watcher uses these options, such as a ResyncPeriod. opts.Name defaults to the name of the
+// controller. The options of an earlier With have no effect any more.
 func (s Source[K]) With(opts informer.WatcherOptions) Source[K] {
 	s.opts = opts
 	return s
 }
 
-// For returns a source of the keys of the objects themselves: the key of each object that is
-// added, updated or deleted. An update counts if one of changes wants it, or if there are no
-// changes; see [Change]. For keys of another type use [Watches].
+// For returns a source of the keys of the objects themselves: the key of each object that is added, updated or deleted. An update
+// counts only if one of changes returns true for it, or if there are no changes. [Change] describes the exceptions. For keys of
+// another type use [Watches].
 func For[T informer.Object](inf *informer.CustomCacheInformer[T], changes ...Change) Source[types.NamespacedName] {
 	return liftable("For", inf, mapper[T, types.NamespacedName]{changes, keyOf[T]}, nil)
 }
 
 // Owns returns a source of the keys of the objects' owners. An object that is added, updated or deleted leads to its owners, and an
-// update also to the owners that the object had before. An update counts if one of changes wants it, or if there are no changes;
-// see [Change]. If only the key of a deleted object is known (see [informer.Event].FinalStateUnknown), its owners are not known,
-// and its delete leads to no key.
+// update also to the owners that the object had before. An update counts only if one of changes returns true for it, or if there
+// are no changes. [Change] describes the exceptions. If only the key of a deleted object is known (see
+// [informer.Event].FinalStateUnknown), its owners are not known, and its delete leads to no key.
 //
 // If Owners.ClusterScoped is wrong, no object of the controller's [For] can have the keys: the objects have a namespace and the
-// keys have none, or the reverse. NewController returns an error if the options of the informers show that. Otherwise the
-// controller reports the first such key to Options.ErrorHandler, does not reconcile such keys, and counts their deletes as handled.
-// If it also has a [Watches], it does reconcile them, because the function of the Watches may return them on purpose.
+// keys do not, or the reverse. NewController returns an error if the options of the informers show that. Otherwise the controller
+// reports the first such key to Options.ErrorHandler, does not reconcile such keys, and counts their deletes as handled. A
+// controller that also has a [Watches] reconciles such keys, because the function of the Watches may return them on purpose.
 func Owns[T informer.Object](inf *informer.CustomCacheInformer[T], owners Owners, changes ...Change) Source[types.NamespacedName] {
 	var err error
 	if owners.Kind.Kind == "" {
@@ -69,16 +70,17 @@ func liftable[T informer.Object](function string, inf *informer.CustomCacheInfor
 }
 
 // Watches returns a source that calls keys for each object that is added, updated or deleted, and queues the keys that it returns.
-// For an update it calls keys for both the new and the old state, and queues each key once. An update counts if one of changes
-// wants it, or if there are no changes; see [Change].
+// For an update, the source calls keys for both the new and the old state, and queues each key once. An update counts only if one
+// of changes returns true for it, or if there are no changes. [Change] describes the exceptions.
 //
-// keys is called from the watcher's goroutine, with the ctx of the watcher's call. It may block, and may read from an informer. If
-// only the key of a deleted object is known, keys gets an object with nothing but that key.
+// keys is called from a goroutine of the source's watcher, with the ctx of the watcher's call. It may block, which delays the later
+// events of the source, and may read from an informer. If only the key of a deleted object is known, keys gets an object with
+// nothing but that key.
 //
-// If keys returns an error, the event leads to no key. It comes again, after 100 ms at first and later after up to a minute, until
-// keys returns no error or one that wraps [informer.ErrPermanent]. Until then a Durable keeps the tombstones of all later deletes
-// of the informer. With can set another Retry, but not for the objects that come after an election or with a bucket of
-// Options.Shards. A delete that is given up after an error counts as handled.
+// If keys returns an error, the event leads to no key. The source then calls keys again, after 100 ms at first and later after up
+// to a minute, until keys returns no error or one that wraps [informer.ErrPermanent]. Until then a Durable keeps the tombstones of
+// all later deletes of the informer. With can set another Retry, but not for the objects that come after an election or with a
+// bucket of Options.Shards. A delete that is given up after an error counts as handled.
 func Watches[T informer.Object, K comparable](inf *informer.CustomCacheInformer[T], keys func(ctx context.Context, obj T) ([]K, error), changes ...Change) Source[K] {
 	return watches("Watches", inf, func(ctx context.Context, _ string, obj T) ([]K, error) { return keys(ctx, obj) }, keys == nil, changes)
 }
@@ -100,8 +102,8 @@ func watches[T informer.Object, K comparable](function string, inf *informer.Cus
 	return s
 }
 
-// InClusters returns a source like s whose keys have clusters, for a controller over an [informer.Clusters]. An event of a cluster
-// leads to keys of that cluster. s must be the result of [For] or [Owns].
+// InClusters returns a source like s whose keys also name the cluster, for a controller over an [informer.Clusters]. An event of a
+// cluster leads to keys of that cluster. s must be the result of [For] or [Owns].
 //
 //	controller, err := enqueue.NewController(reconcile, enqueue.Options{Name: "deployment", Workers: 8},
 //		enqueue.InClusters(enqueue.For(deployments.CustomCacheInformer)),
@@ -112,16 +114,16 @@ func watches[T informer.Object, K comparable](function string, inf *informer.Cus
 // nothing is left to do there. If one of the informers still reads the cluster, the key is tried again.
 //
 // A free worker takes a key of the cluster that has the fewest calls. A call that lasts longer than a second no longer counts for
-// Options.Workers: another goroutine takes its place until it returns. Its cluster then gets one call at a time, until a call is
-// quick. So a cluster that floods does not hold up the others, and a cluster whose calls hang takes no worker from them for longer
-// than a second.
+// Options.Workers: another goroutine takes its place until it returns. The cluster of such a call then gets one call at a time,
+// until a call is quick. So a cluster that floods does not hold up the others, and a cluster whose calls hang takes no worker from
+// them for longer than a second.
 //
 // The function of a [Watches] does not get the cluster. For a Watches, NewController returns an error: use [WatchesIn].
 //
-// With Options.Shards, a replica that takes over keys waits until it has read what the last replica had, in each cluster. It waits
-// at most 30 s for a cluster that it cannot reach or that is behind. Until it reaches that cluster, calls for its keys may see an
-// older state than the last replica had. A session's Lease has about 170 bytes for each cluster and informer, of the 256 KiB that
-// Kubernetes allows.
+// With Options.Shards, a replica that takes over keys waits until it has read, in each cluster, at least what the last replica had
+// read. It waits at most 30 s for a cluster that it cannot reach or that is behind. Until it reaches that cluster, calls for its
+// keys may see an older state than the last replica saw. The Lease of each replica contains about 170 bytes for each cluster and
+// informer. Kubernetes allows 256 KiB.
 func InClusters(s Source[types.NamespacedName]) Source[Key] {
 	if s.inClusters == nil {
 		return Source[Key]{err: errors.New("InClusters: the source is neither a For nor an Owns: for a Watches, use WatchesIn")}
@@ -131,7 +133,8 @@ func InClusters(s Source[types.NamespacedName]) Source[Key] {
 	return in
 }
 
-// WatchesIn is like [Watches], for an informer over clusters: keys also gets the cluster of the object.
+// WatchesIn returns a source like that of [Watches], for an informer over many clusters: keys also gets the name of the object's
+// cluster.
 func WatchesIn[T informer.Object, K comparable](inf *informer.CustomCacheInformer[T], keys func(ctx context.Context, cluster string, obj T) ([]K, error), changes ...Change) Source[K] {
 	return watches("WatchesIn", inf, keys, keys == nil, changes)
 }
