@@ -92,9 +92,9 @@ func (c *callContext) Value(key any) any {
 	return c.Context.Value(key)
 }
 
-// Token returns the bucket of a call of reconcile and its fencing token. ctx is the ctx of the call or one
-// derived from it; otherwise ok is false. The token rises each time another replica gets the bucket. A
-// system that remembers the highest token of each bucket, and refuses lower ones, accepts nothing from a
+// Token returns the bucket and the fencing token of a call of reconcile. ctx is the ctx of the call or one
+// derived from it; otherwise ok is false. The token of a bucket rises each time a replica takes the bucket.
+// A system that remembers the highest token of each bucket, and refuses lower ones, accepts nothing from a
 // replica that has lost the bucket and does not know it yet.
 func Token(ctx context.Context) (bucket int, token int64, ok bool) {
 	h, ok := ctx.Value(tokenKey{}).(*holding)
