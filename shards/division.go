@@ -31,11 +31,12 @@ func (s *Set) bucket(key string) int {
 	return r.Bucket(plan.Namespace(key))
 }
 
-// Source returns a source for one informer of [informer.NewFrom] that delivers only the objects in the
-// buckets of this replica. all is a source of all objects, such as one of [informer.ListWatch]. The
-// informer holds only the objects of the replica's namespaces, and asks the API server for only these if
-// the server can select them. Source makes no request. It returns an error if all is nil or
-// Options.ByNamespace is not set, and one that wraps informer.ErrAlreadyRun if Run has been called.
+// Source returns a source that delivers only the objects in the buckets of this replica. Pass it to
+// [informer.NewFrom], for one informer. all is a source of all objects, such as one of
+// [informer.ListWatch]. The informer holds only the objects of the replica's namespaces. If the API
+// server can select these objects, it sends no others. Source makes no request. It returns an error if
+// all is nil or Options.ByNamespace is not set, and one that wraps informer.ErrAlreadyRun if Run was
+// called before.
 //
 // Options.Durable of the informer must not be set: an object that is missing after a restart may have
 // been deleted, or may be in a bucket that the replica does not have now. Only an informer can read the
@@ -46,9 +47,9 @@ func (s *Set) bucket(key string) int {
 // begin. Before the replica has joined, the informer syncs without any object.
 //
 // KEP-5866 lets an API server select by ranges of namespaces (shardSelector, alpha since Kubernetes
-// 1.36). The source always asks for that. A server that does not know it sends all objects. The informer
-// then drops the objects of other replicas, and its Health counts them as Foreign. That saves memory, but
-// no traffic.
+// 1.36). The source always sends such a selector. A server that does not know the selector sends all
+// objects. The informer then drops the objects of other replicas, and its Health counts them as Foreign.
+// That saves memory, but no traffic.
 func (s *Set) Source(all cache.ListerWatcher) (cache.ListerWatcher, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
