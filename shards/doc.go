@@ -10,18 +10,19 @@
 // Each key of a controller belongs to one of 64 buckets. Each bucket belongs to one replica, which reconciles
 // its keys. The bucket of a key depends only on the text of the key. So an object that is deleted and created
 // again stays in its bucket. So do the objects that it owns, because their events lead to the key of their
-// owner. Every replica caches all objects. With Options.ByNamespace, a bucket has whole namespaces, and
+// owner. Every replica caches all objects. With Options.ByNamespace, a bucket holds whole namespaces, and
 // [Set.Source] gives informers only the objects of this replica's namespaces.
 //
-// Nothing needs to be installed. The replicas agree by Leases in one namespace. They need the rights to get,
-// list, watch, create, update and delete these. Each replica has one Lease that it renews, its session. Each
-// bucket has a Lease that is written only when the bucket changes hands or deletes are passed on.
+// Nothing needs to be installed. The replicas agree by Leases in one namespace, and need the rights to get,
+// list, watch, create, update and delete Leases there. Each replica has one Lease that it renews, its session.
+// Each bucket has a Lease that is written only when the bucket moves to another replica or deletes are passed
+// on.
 //
 // # The promises
 //
 //  1. Two replicas never work on one key at once, as long as calls of reconcile return within Options.Margin
-//     after the end of their ctx, and no process pauses for longer. If that happens, the late call has
-//     a lower fencing token than the replica that has the bucket now, see [Token].
+//     after the end of their ctx, and no process pauses for longer. If one takes longer, the late call has a
+//     lower fencing token than the replica that has the bucket now, see [Token].
 //  2. While a replica reaches the API server, no bucket is without an owner for longer than
 //     Options.LeaseDuration and a second. No replica has more than its share. When a replica joins or leaves,
 //     only as many buckets move as necessary. A replica whose caches have been behind for three minutes has
@@ -48,8 +49,8 @@
 // deletes that are not handled. The session's Lease records which deletes are handled. The other replicas,
 // which get every delete as well, then forget them.
 //
-// With Options.ByNamespace, one more Lease has the ranges of namespaces. Every Lease records how its replica
-// divides: a replica that divides in another way does not join.
+// With Options.ByNamespace, one more Lease records the ranges of namespaces. Every Lease records how its
+// replica divides: a replica that divides in another way does not join.
 //
 // Do not change or delete the Leases of a set while it runs. Its replicas write them again, and report that.
 // But a replica that starts at that moment may take a bucket that another replica has had for less than
