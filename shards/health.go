@@ -17,65 +17,67 @@ type Health struct {
 	Name string `json:"name"`
 	// Started is true once Run has been called.
 	Started bool `json:"started"`
-	// Stopped is true once the ctx of Run is done.
+	// Stopped is true once the ctx of Run is done or Run has returned.
 	Stopped bool `json:"stopped"`
-	// Synced is true once this replica has joined the set since the start.
+	// Synced is true once this replica has joined the set for the first time. It then stays true.
 	Synced bool `json:"synced"`
 	// SourceError is why the Leases of the set cannot be read, or why this replica may not join. It is
-	// nil if neither holds.
+	// nil if neither is the case.
 	SourceError error `json:"-"`
 	// SourceFailures is how many lists or watches of the Leases in a row have failed. It is 0 if they
 	// work.
 	SourceFailures int `json:"sourceFailures,omitempty"`
-	// SourceFailingSince is the time of the first of these failures. It is zero if there is none.
+	// SourceFailingSince is the time of the first failure that SourceFailures counts. It is zero if
+	// SourceFailures is 0.
 	SourceFailingSince time.Time `json:"sourceFailingSince,omitzero"`
 	// SourceNextTry is when the pause before the next attempt ends. It is zero if there is no pause.
 	SourceNextTry time.Time `json:"sourceNextTry,omitzero"`
 	// Replica is the name of the replica, Options.Identity.
 	Replica string `json:"replica"`
-	// Session is the id of the session of the replica, or "" if there is none. Without a session, a
-	// replica has no buckets.
+	// Session is the id of the session of this replica, or "" if there is none. A session is a time in
+	// which the replica renews its Lease. Without a session, the replica has no buckets.
 	Session string `json:"session,omitempty"`
-	// Replicas is how many replicas take buckets, as far as this one sees.
+	// Replicas is how many replicas take buckets, including this one, as far as this replica knows.
 	Replicas int `json:"replicas"`
 	// Buckets is how many buckets the set has.
 	Buckets int `json:"buckets"`
-	// Owned is how many of them this replica has, including those that CatchingUp and Draining count.
+	// Owned is how many buckets this replica has, including the buckets of CatchingUp and Draining.
 	Owned int `json:"owned"`
 	// CatchingUp is how many buckets wait until the caches of this replica are as new as the caches of
 	// the last holder. Until then, no call for their keys begins.
 	CatchingUp int `json:"catchingUp"`
-	// CatchingUpFor is how long the caches of this replica have been too old: since the first of these
-	// buckets began to wait, or since the caches have lacked changes that another replica had seen. It
-	// is 0 if they are new enough. After one to three minutes, replicas whose caches are not behind
-	// get the buckets of this one.
+	// CatchingUpFor is how long the caches of this replica have been too old. That time begins when the
+	// first bucket of CatchingUp begins to wait, or when the caches lack changes that another replica
+	// has seen. CatchingUpFor is 0 if the caches are new enough. After one to three minutes, replicas
+	// whose caches are not behind get the buckets of this replica.
 	CatchingUpFor time.Duration `json:"-"`
 	// Draining is how many buckets move to other replicas once their calls have returned.
 	Draining int `json:"draining"`
-	// DrainingFor is how long the first of these buckets has been draining. It is 0 if there is none.
+	// DrainingFor is how long the first bucket of Draining has been waiting. It is 0 if Draining is 0.
 	DrainingFor time.Duration `json:"-"`
-	// Unowned is how many buckets of the set have no replica, as far as this one sees.
+	// Unowned is how many buckets of the set belong to no working replica, as far as this replica
+	// knows.
 	Unowned int `json:"unowned"`
-	// UnownedFor is how long the first of these buckets has had no replica. It is 0 if there is none.
+	// UnownedFor is how long the first bucket of Unowned has had no replica. It is 0 if Unowned is 0.
 	UnownedFor time.Duration `json:"-"`
-	// Unserved is how many buckets are with replicas that lack a controller of this one, such as
-	// replicas of the previous version of the program during a rolling update. No replica reconciles the
-	// keys of that controller in these buckets. UnservedFor is how long that has been so. It is 0 if
-	// Unserved is 0. Lacking has the names of the controllers that a replica lacks, sorted.
+	// Unserved is how many buckets belong to replicas that lack a controller of this replica, such as
+	// replicas of the previous version of the program during a rolling update. No replica reconciles
+	// the keys of that controller in these buckets. UnservedFor is how long Unserved has been more than
+	// 0, and Lacking lists the names of the controllers that other replicas lack, sorted.
 	Unserved    int           `json:"unserved"`
 	UnservedFor time.Duration `json:"-"`
 	Lacking     []string      `json:"lacking,omitempty"`
 	// Selector shows whether the API server selects the objects of this replica for the sources that
-	// Set.Source has returned. It is "served" if the server does, "ignored" if the server sends all
-	// objects of at least one source and the informer drops those of other replicas, and "" if there
-	// is no source or none has asked.
+	// Set.Source has returned. It is "served" if the server does. It is "ignored" if, for at least one
+	// source, the server sends all objects and the informer drops the objects of other replicas. It is
+	// "" if there is no source, or none has asked the server yet.
 	Selector string `json:"selector,omitempty"`
 	// Taken and Released are how many buckets this replica has taken and released since the set was
 	// made.
 	Taken    int `json:"taken"`
 	Released int `json:"released"`
-	// LostSessions is how many sessions the replica has lost. It lost them because it could not renew
-	// them in time, or because they were ended, or their Lease was deleted.
+	// LostSessions is how many sessions this replica has lost. A session is lost if the replica cannot
+	// renew it in time, if another replica ends it, or if its Lease is deleted.
 	LostSessions int `json:"lostSessions"`
 	// LostCalls is how many calls of lost sessions have not returned. Another replica may be working
 	// on the same keys.
@@ -105,10 +107,10 @@ func (h Health) Ready() error {
 	return fmt.Errorf("set %s: %w", h.Name, err)
 }
 
-// Live returns nil: a restart does not help a set.
+// Live always returns nil, because a restart does not help a set.
 func (h Health) Live() error { return nil }
 
-// MarshalJSON encodes the fields with names in camel case, and durations in seconds, such as
+// MarshalJSON encodes the fields with names in camel case. Durations become numbers of seconds, such as
 // "unownedSeconds". It omits SourceError; package debug shows it.
 func (h Health) MarshalJSON() ([]byte, error) {
 	type fields Health // has the tags, but not this method
@@ -121,7 +123,7 @@ func (h Health) MarshalJSON() ([]byte, error) {
 	}{fields(h), h.CatchingUpFor.Seconds(), h.DrainingFor.Seconds(), h.UnownedFor.Seconds(), h.UnservedFor.Seconds()})
 }
 
-// MemberHealth returns what Health returns, for an [informer.Group]. It does not block.
+// MemberHealth returns the result of Health, for an [informer.Group]. It does not block.
 func (s *Set) MemberHealth() informer.MemberHealth { return s.Health() }
 
 // Health returns the state of the set in this replica. It does not block, and may be called at any
