@@ -16,16 +16,16 @@ import (
 	"github.com/customcacheinformer/informer/shards/internal/leases"
 )
 
-// Run waits until all workers have synced, and joins the set. It takes and releases buckets until ctx
-// ends or a worker stops. (A group stops its controllers before the set.) Then it releases each bucket
-// once its calls have returned. While a call does not return, Run renews the session, so that no other
-// replica works on the same key. Run returns nil once ctx is done and it has released all buckets or
-// lost the session.
+// Run waits until the controllers of the set (see enqueue.Options.Shards) have synced, and then joins
+// the set: it takes and releases buckets until ctx ends or a controller stops. (A group stops its
+// controllers before the set.) Then Run releases each bucket once its calls have returned. While a call
+// does not return, Run renews the session, so that no other replica works on the same key. If the
+// session is lost before ctx ends, Run begins a new one. Run returns nil once ctx is done and it has
+// released all buckets or lost the session.
 //
-// If the session is lost before ctx ends, Run begins a new one. Run returns an error if there is no
-// worker, if a worker cannot sync, if not exactly one informer reads each source of Source, or if the
-// Leases are of replicas with another number of buckets or another ByNamespace. A second Run returns
-// an error that wraps informer.ErrAlreadyRun at once.
+// Run returns an error if the set has no controller, if a controller cannot sync, if not exactly one
+// informer reads each source of Source, or if the Leases are of replicas with another number of buckets
+// or another ByNamespace. A second Run returns an error that wraps informer.ErrAlreadyRun at once.
 func (s *Set) Run(ctx context.Context) error {
 	if err := s.begin(ctx); err != nil {
 		return err
