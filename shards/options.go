@@ -39,54 +39,56 @@ const (
 	maxMargin = time.Minute
 )
 
-// Options are the options of [New]. All replicas of a set should have the same options, except
-// Identity.
+// Options are the options of [New]. Only Name is required. All replicas of a set should have the same
+// options, except Identity.
 type Options struct {
 	// Name is the name of the set, such as "website", in Health, in metrics and in log lines. The
 	// names of its Leases begin with it. It is required, and must be a DNS label of at most 40
-	// characters. Two sets in one namespace must have different names: a replica does not join if it
-	// finds a working replica without any of its own controllers.
+	// characters. Two sets in one namespace must have different names: a replica does not join a set
+	// while a working replica of that set has none of its controllers.
 	Name string
 
 	// Identity names this replica in its Leases and in Health, for people. It need not be unique,
-	// because each session adds a random part to it. It must have at most 200 characters. Defaults
-	// to the name of the host, which is the name of the Pod in a cluster.
+	// because each session adds a random part to it. It must have at most 200 characters. Defaults to
+	// the name of the host. In a Pod this is usually the name of the Pod.
 	Identity string
 
-	// Buckets is the number of buckets, a power of two up to 1024. Take several times the number of
-	// replicas, so that each gets about the same share. The Leases record the number, and a replica
-	// with another number cannot join. To change it, stop all replicas and delete the Leases of the
-	// set. Defaults to 64.
+	// Buckets is the number of buckets into which the keys are divided, a power of two up to 1024.
+	// Take several times the number of replicas, so that each gets about the same share. The Leases
+	// record the number, and a replica with another number cannot join. To change it, stop all
+	// replicas and delete the Leases of the set. Defaults to 64.
 	Buckets int
 
-	// ByNamespace puts all keys of a namespace into one bucket. Each bucket then has the namespaces
-	// whose hash is in a range. With [Set.Source], each replica caches only the objects of its
-	// namespaces. The keys of a controller must be NamespacedNames. The first replica cuts the
-	// ranges so that each has about the same number of objects of the sources, and writes them into
-	// a Lease. Later namespaces may change the balance; to cut again, stop all replicas and delete
-	// the Leases of the set. All replicas need the same value. Defaults to false: the keys of each
-	// namespace are spread over all buckets, and every replica caches all objects.
+	// ByNamespace puts all keys of a namespace into one bucket. Each bucket then holds the namespaces
+	// whose hash is in a certain range. With [Set.Source], each replica caches only the objects of
+	// its namespaces. The keys of a controller must be NamespacedNames. The first replica chooses the
+	// ranges so that each holds about the same number of objects of the sources, and writes the
+	// ranges into a Lease. Later namespaces may change the balance. To choose again, stop all
+	// replicas and delete the Leases of the set. All replicas need the same value. Defaults to false:
+	// the keys of each namespace are spread over all buckets, and every replica caches all objects.
 	ByNamespace bool
 
-	// LeaseDuration is how long a replica keeps its buckets after its last renewal. After a replica
-	// has died, no replica works on its buckets for this time. It must be a whole number of seconds, and
-	// at most a day. Defaults to 15 s.
+	// LeaseDuration is how long a replica keeps its buckets after the last renewal of its session,
+	// the Lease that shows that the replica is alive. After a replica has died, no replica works on
+	// its buckets for this time. LeaseDuration must be a whole number of seconds, and at most a day.
+	// Defaults to 15 s.
 	LeaseDuration time.Duration
 
-	// RenewEvery is the time between two renewals of the session. While no bucket moves, a replica
-	// makes no other requests than these. RenewEvery is also the timeout of each request. It must be
-	// at least 100 ms. Defaults to 5 s.
+	// RenewEvery is the time between two renewals of the session. While no bucket moves to another
+	// replica, these are the only requests of the set, apart from its watch. RenewEvery is also the
+	// timeout of each request. It must be at least 100 ms. Defaults to 5 s.
 	RenewEvery time.Duration
 
-	// Margin is how long before the end of LeaseDuration a replica that cannot renew its session
-	// cancels its calls. Calls must return within Margin after the end of their ctx. The clocks of
-	// two replicas may drift by Margin in a LeaseDuration. Margin must be from 100 ms to a minute,
-	// and RenewEvery and Margin together less than LeaseDuration. Defaults to 2 s.
+	// Margin is how long before the end of LeaseDuration a replica that cannot renew its session ends
+	// the ctx of its calls of reconcile. Calls must return within Margin after the end of their ctx.
+	// Margin is also how far the clocks of two replicas may drift apart within a LeaseDuration. It
+	// must be from 100 ms to a minute, and RenewEvery and Margin together less than LeaseDuration.
+	// Defaults to 2 s.
 	Margin time.Duration
 
 	// DrainTimeout is how long a bucket that moves to another replica waits for the calls under way
-	// before their ctx is cancelled. The bucket stays until they have returned. Defaults to 30 s.
-	// With -1, the ctx is cancelled at once.
+	// before their ctx is cancelled. The bucket stays until the calls have returned. Defaults to
+	// 30 s. With -1, the ctx is cancelled at once. Any other value less than 0 is an error.
 	DrainTimeout time.Duration
 
 	// ErrorHandler is called with each failure of the set, such as a refused request or a lost
