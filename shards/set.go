@@ -16,8 +16,9 @@ import (
 	"github.com/customcacheinformer/informer/shards/internal/plan"
 )
 
-// Set divides keys over the replicas of a program. [New] makes one. Add it to an [informer.Group], which runs
-// it and shows its Health. Its methods may be called from any goroutine. A Set must not be copied.
+// Set divides the keys of controllers over the replicas of a program. [New] makes one. Pass it to the
+// controllers as enqueue.Options.Shards, and add it to the same [informer.Group], which runs it and shows its
+// Health. Its methods may be called from any goroutine. A Set must not be copied.
 type Set struct {
 	option
 	opts    Options
