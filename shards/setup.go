@@ -16,13 +16,13 @@ import (
 	"github.com/customcacheinformer/informer/shards/internal/leases"
 )
 
-// New returns a set that keeps its Leases with leases, a client for one namespace such as
+// New returns a set that keeps its Leases with leases, a client for the Leases of one namespace such as
 // clientset.CoordinationV1().Leases("default"). New makes no request; Run does. If leases is nil or an option
 // cannot be used, New returns an error that names it.
 //
-// The set calls leases from several goroutines at once. A rate limit of the client delays handovers: with
-// client-go's default, 5 requests a second, 64 buckets take ten seconds. Set QPS to -1 in the rest.Config of
-// the client.
+// The set calls leases from several goroutines at once. A rate limit of the client delays the moves of
+// buckets: with client-go's default of 5 requests a second, 64 buckets take ten seconds. So set QPS to -1 in
+// the rest.Config of the client.
 func New(leases coordinationclient.LeaseInterface, opts Options) (*Set, error) {
 	if object.IsNil(leases) {
 		return nil, errors.New("shards: New: leases is nil")
