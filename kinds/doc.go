@@ -22,11 +22,11 @@
 //
 // # Guarantees
 //
-//  1. A kind is read from when it is served until it is gone or released. Until it is served, [KindHealth] has the reason why it is not.
-//  2. A kind delivers deletes if an object was deleted, or if the kind is gone: its CRD was deleted, or is absent from a complete list of CRDs;
-//     or all APIServices of its group were deleted; or its group, which has no APIService, is missing in complete discoveries for 10 s. The deletes of
-//     a kind that is gone have [informer.OriginLeft], and come a few seconds later. If its CRD is created again before that, the kind is listed, and
-//     only the objects that no longer exist are deleted.
+//  1. A kind is read as soon as it is served, and until it is gone or released. Until it is served, [KindHealth] has the reason why it is not.
+//  2. A kind delivers deletes if an object was deleted, or if the kind is gone. A kind is gone if its CRD was deleted, or is absent from a complete
+//     list of CRDs. It is also gone if all APIServices of its group were deleted, or if its group, which has no APIService, is missing in complete
+//     discoveries for 10 s. The deletes of a kind that is gone have [informer.OriginLeft], and come a few seconds later. If its CRD is created again
+//     before that, the kind is listed, and only the objects that no longer exist are deleted.
 //  3. Any other trouble parks a kind: its objects stay, and the set tries again. This is so for a 403, a 404, a 410, a conversion webhook
 //     that fails, a list that expires, a discovery that fails for its group or as a whole, a CRD that is not established or whose names are not
 //     accepted, and an APIService that is not available. Such a kind delays no other.
@@ -38,19 +38,19 @@
 //
 // # How a set knows the kinds
 //
-// The set lists and watches CRDs and APIServices, and keeps a few strings of each. It asks for discovery once at the start, and again when a
-// CRD is deleted, when an APIService changes and for 5 minutes after that, when a kind gets a 404 or 410, and every 30 s while discovery fails or does
-// not show a kind that is read. A program needs the verbs list and watch on both resources. Without them, or while the
-// first list of the CRDs fails, discovery decides: the set asks every 30 s, and after each 404 or 410 of a kind. Then a kind is gone when
-// no discovery has shown it for 10 s, and the first and the last of these were complete for its group. A group that is missing counts as
-// not complete while it has an APIService. The ErrorHandler is called once when discovery decides, and Health shows it.
+// The set lists and watches CRDs and APIServices, and keeps a few strings of each. It asks for discovery once at the start, and again when a CRD is
+// deleted, when an APIService changes and for 5 minutes after that, and when a kind gets a 404 or 410. While discovery fails or does not show a kind
+// that is read, the set asks every 30 s. A program needs the verbs list and watch on both resources. Without them, or while the first list of the
+// CRDs fails, discovery decides: the set asks every 30 s, and after each 404 or 410 of a kind. Then a kind is gone when no discovery has shown it for
+// 10 s, and the first and the last of these were complete for its group. A group that is missing counts as not complete while it has an APIService.
+// The ErrorHandler is called once when discovery decides, and Health shows it.
 //
 // # Over a Durable
 //
 // Options.Informer may have a Durable. Each start lists each kind and compares the list with the stored objects, because they may be of another
-// version. A kind that only the Durable knows stays until it is acquired, or until [informer.Clusters.DisengageStored]. If it is
-// acquired, and for 10 s neither a complete list of CRDs nor discovery has it, its objects come as deletes. A kind that only Options.Wanted asks
-// for must be acquired for that.
+// version. A kind that only the Durable knows stays until it is acquired, or until [informer.Clusters.DisengageStored]. If it is acquired, and for
+// 10 s neither a complete list of CRDs nor discovery has it, its objects come as deletes. For that, also acquire the kinds that Options.Wanted asks
+// for.
 //
 // # The parts of the package
 //
