@@ -13,12 +13,13 @@ import (
 	"github.com/customcacheinformer/informer/internal/channel"
 )
 
-// Health is the state of a [Set] at one moment. It is a value, and the [informer.MemberHealth] of a Set.
+// Health is the state of a [Set] at one moment, as [Set.Health] returns it. It is the [informer.MemberHealth] of a Set, and may
+// be copied.
 type Health struct {
 	Name           string       `json:"name"`                     // Options.Name
 	Started        bool         `json:"started"`                  // Run was called
 	Stopped        bool         `json:"stopped"`                  // Run has returned
-	Synced         bool         `json:"synced"`                   // see Set.WaitForSync
+	Synced         bool         `json:"synced"`                   // WaitForSync of the set returns nil from now on
 	Reads          bool         `json:"reads"`                    // Run of Set.Informer was called
 	Polls          bool         `json:"polls"`                    // discovery is asked every 30 s, because the CRDs or the APIServices cannot be listed
 	CRDError       string       `json:"crdError,omitempty"`       // why the CRDs cannot be read now
@@ -29,20 +30,20 @@ type Health struct {
 
 // KindHealth is the state of one kind in a [Health].
 type KindHealth struct {
-	Name       string    `json:"name"` // Kind.String
-	Kind       Kind      `json:"kind"`
-	State      State     `json:"state"`
+	Name       string    `json:"name"`               // Kind.String
+	Kind       Kind      `json:"kind"`               // as it was acquired or is wanted
+	State      State     `json:"state"`              // whether the kind is read
 	Reason     string    `json:"reason,omitempty"`   // why the state is Waiting or Parked
 	Since      time.Time `json:"since"`              // when the state began
-	Resource   string    `json:"resource,omitempty"` // its name in the path of requests, such as "deployments"; "" while the kind is not read
+	Resource   string    `json:"resource,omitempty"` // the name of the kind in the path of requests, such as "deployments"; "" while the kind is not read
 	Version    string    `json:"version,omitempty"`  // the version in which the objects are read; "" while the kind is not read
 	Namespaced bool      `json:"namespaced"`         // whether the kind has namespaces; false while the kind is not read
-	Users      int       `json:"users"`              // how many leases are not released
+	Users      int       `json:"users"`              // how many leases of the kind are not released
 	Wanted     bool      `json:"wanted"`             // whether Options.Wanted wants the kind
 }
 
-// GroupVersionResource returns the resource from which the objects are read, for a client that writes them. It is empty while
-// the kind is not read.
+// GroupVersionResource returns the resource from which the objects are read, for a client that writes them. It returns the zero
+// value while the kind is not read.
 func (k KindHealth) GroupVersionResource() schema.GroupVersionResource {
 	if k.Resource == "" {
 		return schema.GroupVersionResource{}
@@ -50,10 +51,10 @@ func (k KindHealth) GroupVersionResource() schema.GroupVersionResource {
 	return schema.GroupVersionResource{Group: k.Kind.Group, Version: k.Version, Resource: k.Resource}
 }
 
-// MemberHealth returns what Health returns, for an [informer.Group]. It does not block.
+// MemberHealth returns the result of Health, for an [informer.Group]. It does not block.
 func (s *Set[T]) MemberHealth() informer.MemberHealth { return s.Health() }
 
-// Health returns how the set and its kinds are doing. It does not block.
+// Health returns the state of the set and of its kinds. It does not block.
 func (s *Set[T]) Health() Health {
 	h := Health{
 		Name: s.name, Started: channel.Closed(s.started), Stopped: channel.Closed(s.stopped), Synced: channel.Closed(s.synced), Reads: s.objects.Health().Started,
@@ -83,7 +84,7 @@ func (s *Set[T]) sources() map[string]informer.SourceHealth {
 	return all
 }
 
-// Find returns how a kind is doing. name is [Kind.String], as [informer.Event.Cluster] returns it. ok is false if the kind is
+// Find returns the state of one kind. name is [Kind.String], as [informer.Event.Cluster] returns it. ok is false if the kind is
 // neither wanted nor acquired. Find does not block.
 func (s *Set[T]) Find(name string) (h KindHealth, ok bool) {
 	var source informer.SourceHealth
@@ -115,8 +116,8 @@ func (m *member) health(source informer.SourceHealth) KindHealth {
 // HasRun returns Started.
 func (h Health) HasRun() bool { return h.Started }
 
-// Ready returns nil once the set has synced, whatever the states of its kinds are. Before that, the error has the reason, if
-// one is known. Once Run has returned, Ready returns an error that wraps [informer.ErrStopped].
+// Ready returns nil once the set has synced, whatever the states of its kinds are. Before that, it returns an error with the
+// reason, if one is known. Once Run has returned, Ready returns an error that wraps [informer.ErrStopped].
 func (h Health) Ready() error {
 	switch {
 	case h.Stopped:
@@ -150,7 +151,7 @@ func (h Health) Parked() (n int, longest time.Duration) {
 	return n, longest
 }
 
-// Live returns nil, because a restart does not help a set.
+// Live always returns nil, because a restart does not help a set.
 func (h Health) Live() error { return nil }
 
 func text(err error) string {
