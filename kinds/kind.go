@@ -11,9 +11,9 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 )
 
-// Kind names a kind of objects, and chooses which of its objects a [Set] reads. Equal values share one source. Only the
-// field Kind is required. If a kind is read both with and without a version, a namespace or a selector, it has two
-// sources: its objects come twice, under two names.
+// Kind names a kind of objects, and chooses which of its objects a [Set] reads. Equal Kinds share one source, which
+// lists and watches their objects. Only the field Kind is required. If a kind is read both with and without a version,
+// a namespace or a selector, it has two sources: its objects come twice, under two names.
 type Kind struct {
 	// Group is the API group. "" is the group of Pods.
 	Group string `json:"group,omitempty"`
@@ -96,11 +96,11 @@ func (k Kind) tweak() func(*metav1.ListOptions) {
 
 // Offer is a kind that the server offers: it can be listed and watched.
 type Offer struct {
-	Group, Kind string
-	Resource    string   // its name in the path of requests, such as "deployments"
-	Versions    []string // the served versions, the preferred one first
-	Namespaced  bool
-	Categories  []string // such as "all", for kubectl get all
+	Group, Kind string   // as in [Kind]
+	Resource    string   // the name of the kind in the path of requests, such as "deployments"
+	Versions    []string // the versions that the server serves, the preferred one first
+	Namespaced  bool     // whether the objects have namespaces
+	Categories  []string // its categories, such as "all" for kubectl get all
 	Custom      bool     // the kind is known from its CRD, and not from discovery
 }
 
