@@ -13,9 +13,9 @@ import (
 
 // Lease keeps a kind in use, from [Set.Acquire] until Release. Its methods may be called from any goroutine.
 //
-// It is also the Reader of the kind, see [informer.Clusters.In]. Until the set reads the kind, Get, List and ByIndex return an error that
-// wraps [informer.ErrNotEngaged], and All yields nothing. The same holds once the kind is gone, or nothing uses it any more. A kind that is
-// Parked after it was read still has its objects.
+// It is also an [informer.Reader] of the objects of the kind, see [informer.Clusters.In]. Until the set reads the kind, Get, List and
+// ByIndex return an error that wraps [informer.ErrNotEngaged], and All yields nothing. The same is true once the kind is gone, or nothing
+// uses it any more. If a kind is [Parked] after it was read, its objects can still be read.
 type Lease[T informer.Object] struct {
 	informer.Reader[T]
 	set *Set[T]
@@ -53,7 +53,7 @@ func (s *Set[T]) Acquire(kind Kind) (*Lease[T], error) {
 // Kind returns the kind that was acquired, with its selector in canonical form.
 func (l *Lease[T]) Kind() Kind { return l.of.kind }
 
-// Health returns how the kind is doing. It does not block. It returns the zero value if nothing uses the kind any more.
+// Health returns the state of the kind. It does not block. It returns the zero value if nothing uses the kind any more.
 func (l *Lease[T]) Health() KindHealth {
 	h, _ := l.set.Find(l.of.name)
 	return h
@@ -86,9 +86,9 @@ func (l *Lease[T]) WaitForSync(ctx context.Context) error {
 	}
 }
 
-// AddWatcher registers a watcher for the objects of this kind only. It does not block. The watcher is one of the informer over all kinds: it
-// has two goroutines, and looks at the events of every kind. For more than a few kinds, use one watcher of [Set.Informer], and
-// [informer.Event.Cluster]. Synced of the registration does not wait until the kind is served, but WaitForSync of the lease does. Release
+// AddWatcher registers a watcher for the objects of this kind only. It does not block. The watcher is one of the informer over all kinds:
+// it has two goroutines, and looks at the events of every kind. For more than a few kinds, use one watcher of [Set.Informer], and
+// [informer.Event.Cluster]. Synced of the registration does not wait until the kind is served. WaitForSync of the lease does. Release
 // removes the watcher. AddWatcher returns an error in the cases in which AddWatcher of the informer does, and an error that wraps
 // [ErrReleased] once the lease is released.
 func (l *Lease[T]) AddWatcher(w informer.ResourceWatcher[T], opts informer.WatcherOptions) (*informer.Registration, error) {
@@ -133,7 +133,7 @@ func (l *Lease[T]) isReleased() bool {
 	return l.released
 }
 
-// ErrReleased indicates that a [Lease] was released.
+// ErrReleased indicates that a method cannot do its work because its [Lease] was released.
 var ErrReleased = errors.New("the lease was released")
 
 // only is a watcher that passes on the events of one kind.
