@@ -20,7 +20,7 @@ import (
 	"github.com/customcacheinformer/informer/internal/object"
 )
 
-// Clients are the clients of a [Set]. Give [informer.Transport] to their configuration.
+// Clients are the clients of a [Set]. Wrap the rest.Config from which they are made with [informer.Transport].
 type Clients struct {
 	// Dynamic reads CRDs and APIServices, and the objects of a set that [New] has made. It is required.
 	Dynamic dynamic.Interface
@@ -35,12 +35,12 @@ type Clients struct {
 type Options[T informer.Object] struct {
 	// Name is the name of the set in a group, in errors and in Health. Defaults to "kinds".
 	Name string
-	// Wanted reports whether the set reads a kind that the server offers, as if something had acquired it with all of its objects. It is
-	// called again when the kind changes. If Wanted then returns false and no lease has the kind, its objects are dropped without events.
-	// Wanted is called from several goroutines, one at a time. It must not block or call methods of the set. A panic ends the process.
-	// Defaults to nil: the set reads only the kinds that are acquired.
+	// Wanted reports whether the set reads all objects of a kind that the server offers, even if no [Set.Acquire] asks for the kind. It is
+	// called again when the kind changes. If Wanted then returns false and no [Lease] keeps the kind in use, its objects are dropped
+	// without events. Wanted is called from several goroutines, one at a time. It must not block or call methods of the set. A panic ends
+	// the process. Defaults to nil: the set reads only the kinds that are acquired.
 	Wanted func(Offer) bool
-	// Informer has the options of the informer over all kinds. Its Name defaults to Options.Name followed by " objects".
+	// Informer configures the informer over all kinds. Informer.Name defaults to Options.Name followed by " objects".
 	Informer informer.Options[T]
 	// ErrorHandler is called when the CRDs or the APIServices cannot be read, as often as [informer.WatchError] describes, and once for
 	// each outage of discovery. Several goroutines may call it at once. Errors of the kinds' objects go to Informer.ErrorHandler instead.
@@ -48,8 +48,8 @@ type Options[T informer.Object] struct {
 	ErrorHandler func(ctx context.Context, err error)
 }
 
-// New returns a set that reads whole objects. It makes no request; Run does. It returns an error if Dynamic or Discovery is nil, or in the
-// cases in which [informer.NewOverClusters] returns an error.
+// New returns a set that reads whole objects. It makes no request; Run does. It returns an error if Clients.Dynamic or Clients.Discovery is
+// nil, or if opts.Informer cannot be used, as [informer.NewOverClusters] does.
 func New(clients Clients, opts Options[*unstructured.Unstructured]) (*Set[*unstructured.Unstructured], error) {
 	return newSet("New", clients, opts, func(p place, namespace string) cache.ListerWatcher {
 		if all := clients.Dynamic.Resource(p.resource); namespace == "" {
@@ -60,8 +60,8 @@ func New(clients Clients, opts Options[*unstructured.Unstructured]) (*Set[*unstr
 	})
 }
 
-// NewMetadata returns a set that reads only the metadata of objects. It makes no request; Run does. It returns an error if a client is
-// nil, or in the cases in which [informer.NewOverClusters] returns an error.
+// NewMetadata returns a set that reads only the metadata of objects. It makes no request; Run does. It returns an error if a client is nil,
+// or if opts.Informer cannot be used, as [informer.NewOverClusters] does.
 func NewMetadata(clients Clients, opts Options[*metav1.PartialObjectMetadata]) (*Set[*metav1.PartialObjectMetadata], error) {
 	if object.IsNil(clients.Metadata) {
 		return nil, errors.New("kinds: NewMetadata: Clients.Metadata is nil")
@@ -126,8 +126,9 @@ func newSet[T informer.Object](op string, clients Clients, opts Options[T], sour
 	return s, nil
 }
 
-// Run follows the kinds until ctx ends, and then returns nil. It does not stop the sources of the kinds: [Set.Informer] does when its own
-// Run ends. A second Run returns an error that wraps [informer.ErrAlreadyRun].
+// Run learns which kinds the server offers, and starts and stops the sources of the wanted and acquired kinds, until ctx ends. Then it
+// returns nil. It does not stop the sources that are left: [Set.Informer] does when its own Run ends. A second Run returns an error that
+// wraps [informer.ErrAlreadyRun].
 func (s *Set[T]) Run(ctx context.Context) error {
 	if !s.hasRun.CompareAndSwap(false, true) {
 		return fmt.Errorf("kinds %s: %w", s.name, informer.ErrAlreadyRun)
@@ -174,7 +175,8 @@ func (s *Set[T]) awaitFirst(ctx context.Context) {
 }
 
 // WaitForSync blocks until the set knows which kinds the server offers, and the first lists of the wanted and acquired kinds are complete.
-// It waits for the lists for at most 30 s. If ctx or Run ends first, it returns an [*informer.SyncError]. It may be called before Run.
+// It waits for the lists for at most 30 s. If ctx or Run ends first, it returns an [*informer.SyncError] that wraps the error of ctx or
+// [informer.ErrStopped]. It may be called before Run.
 func (s *Set[T]) WaitForSync(ctx context.Context) error {
 	err := informer.ErrStopped
 	select {
