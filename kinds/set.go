@@ -16,8 +16,9 @@ import (
 	"github.com/customcacheinformer/informer"
 )
 
-// Set reads kinds that come and go. [New] and [NewMetadata] make one. It is an [informer.Member]. Its methods may
-// be called from any goroutine and do not block, except Run and WaitForSync. It must not be copied.
+// Set reads kinds that come and go while a program runs. [New] and [NewMetadata] make one. It is an
+// [informer.Member]: add it and [Set.Informer] to an [informer.Group]. Its methods may be called from any goroutine
+// and do not block, except Run and WaitForSync. It must not be copied.
 type Set[T informer.Object] struct {
 	name           string
 	wanted         func(Offer) bool
@@ -40,15 +41,15 @@ type Set[T informer.Object] struct {
 	servicesChanged  time.Time // when the last APIService has changed
 }
 
-// Informer returns the informer over all kinds that the set reads. [informer.Event.Cluster] returns the name of
-// the kind, [Kind.String]. Add the informer to the group, too: without it, nothing is read. Only the set may
-// engage and disengage its clusters.
+// Informer returns the informer over all kinds that the set reads. [informer.Event.Cluster] returns the name of the
+// kind, [Kind.String]. Add the informer to the same group as the set: until it runs, nothing is read. Only the set
+// may engage and disengage its clusters.
 func (s *Set[T]) Informer() *informer.Clusters[T] { return s.objects }
 
 // Name returns Options.Name.
 func (s *Set[T]) Name() string { return s.name }
 
-// StopsFirst returns true, so that a group stops the set before the informer over the kinds.
+// StopsFirst returns true. Because of that, an [informer.Group] stops the set before the informer over the kinds.
 func (s *Set[T]) StopsFirst() bool { return true }
 
 // failure is a failure of a source. Each failure has its own address, so that two failures are never equal.
