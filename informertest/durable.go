@@ -16,9 +16,9 @@ import (
 // errCrashed is the error of all operations of a [Durable] that has crashed.
 var errCrashed = fmt.Errorf("the process that owned the store has crashed: %w", fs.ErrClosed)
 
-// Durable is an [informer.Durable] in memory, to test how an informer continues after a stop or
-// a crash. One Durable is the store as one process sees it: Crash ends that process, and
-// Reopen returns the store as the next process finds it.
+// Durable is an [informer.Durable] in memory, to test how an informer continues after a stop or a
+// crash. One Durable is the store as one process sees it. Crash simulates the end of that process,
+// and Reopen returns the store as the next process finds it.
 //
 //	d := informertest.NewDurable()
 //	d.FailAfter(func(op, _ string) error {
@@ -31,9 +31,9 @@ var errCrashed = fmt.Errorf("the process that owned the store has crashed: %w", 
 //	next := d.Reopen()
 //	… // run another one
 //
-// With Fail instead of FailAfter, the crash comes before the third Apply takes effect. Use Resume,
-// Scan and Tombstones to look at the stored state. After a crash, call them on the store that
-// Reopen returns.
+// With Fail instead of FailAfter, the crash comes before the third Apply takes effect. Resume, Scan
+// and Tombstones return the stored state. After a crash, call them on the store that Reopen
+// returns.
 //
 // A Durable is always strict. The following calls have no effect and return an error that names the
 // operation and the key:
@@ -55,10 +55,10 @@ var errCrashed = fmt.Errorf("the process that owned the store has crashed: %w", 
 // the ctx, even while it waits for Hang or Delay.
 //
 // A Durable returns the same objects that were stored, not copies. The store that Reopen returns
-// has copies. A Durable does not implement [informer.DurableIndexer]. All methods may be called
+// holds copies. A Durable does not implement [informer.DurableIndexer]. All methods may be called
 // from any goroutine at any time. It starts no goroutine and uses only the time of package time; to
 // use it in a testing/synctest bubble, make or reopen it there. [NewDurable] and Reopen make a
-// Durable. It must not be copied.
+// Durable. A Durable must not be copied.
 type Durable struct {
 	informer.Durable // its operations
 	*StoreFaults
@@ -74,11 +74,11 @@ func NewDurable() *Durable {
 
 func of(d *durable) *Durable { return &Durable{d, &d.StoreFaults, d} }
 
-// Crash ends the process that owns the store. From now on every operation returns an error that
-// wraps [fs.ErrClosed], and operations that are waiting do so too, without effect. Writes that took
-// effect stay, except those that LoseOnCrash undoes. Crash ends the effects of Fail, FailAfter,
-// FailRandomly, Hang and Delay. The functions passed to Fail and FailAfter may call it. Crash does
-// not block.
+// Crash simulates the end of the process that owns the store. From now on every operation returns
+// an error that wraps [fs.ErrClosed]. Operations that are waiting return such an error, too, and
+// have no effect. Writes that took effect stay, except those that LoseOnCrash undoes. Crash ends
+// the effects of Fail, FailAfter, FailRandomly, Hang and Delay. The functions passed to Fail and
+// FailAfter may call it. Crash does not block, and may be called more than once.
 func (d *Durable) Crash() {
 	m := d.memory
 	m.state.Lock()
@@ -91,20 +91,20 @@ func (d *Durable) Crash() {
 }
 
 // LoseOnCrash makes a crash undo the last n writes after this call, like a store that commits
-// several writes at once. The next process finds the state before them. A write is an Apply or
-// Forget that took effect. n is 0 by default. [informer.Durable] describes which events an informer then
-// misses. Writes before the call are safe: to model a process that ends well, call LoseOnCrash(0)
-// before Reopen. If n is not 0, each write copies the maps of all stored objects and tombstones.
-// LoseOnCrash does not block.
+// several writes at once. The next process finds the state before these writes. A write is an Apply
+// or Forget that took effect. By default n is 0, and a crash undoes nothing. [informer.Durable]
+// describes which events an informer then misses. Writes before the call are safe: to model a
+// process that ends well, call LoseOnCrash(0) before Reopen. If n is not 0, each write copies the
+// maps of all stored objects and tombstones. LoseOnCrash does not block.
 func (d *Durable) LoseOnCrash(n int) {
 	d.memory.state.Lock()
 	defer d.memory.state.Unlock()
 	d.memory.lose, d.memory.past = n, nil
 }
 
-// Reopen calls Crash and returns the store as the next process finds it. The new store has copies
-// of the objects, and none of the faults of this store. Each call returns another store. Reopen
-// does not block.
+// Reopen calls Crash and returns the store as the next process finds it. The new store holds copies
+// of the objects, and has none of the faults of this store. Its Err returns the error that Err of
+// this store returns. Each call returns a new store. Reopen does not block.
 func (d *Durable) Reopen() *Durable {
 	d.Crash()
 	d.memory.state.Lock()
