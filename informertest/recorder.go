@@ -23,7 +23,7 @@ const patience = 2 * time.Minute
 //
 // A Hook may return an error. With WatcherOptions.Retry the informer then delivers the event again,
 // perhaps merged with newer ones. Events and Expect count each attempt as an event. Without Retry,
-// or after the last attempt, the informer delivers the next event. Neither is an error for Err.
+// or after the last attempt, the informer delivers the next event. Err accepts both.
 type Recorder[T informer.Object] struct {
 	// Hook, if not nil, is called for every event after the event has been recorded, with nothing
 	// locked. It may block. The recorder returns the error of Hook to the informer. Set Hook before
@@ -56,17 +56,17 @@ func (p place) String() string {
 	return p.cluster + "|" + key
 }
 
-// Add records e and calls Hook.
+// Add records e, calls Hook, and returns the error of Hook. The informer calls it.
 func (r *Recorder[T]) Add(ctx context.Context, e informer.Event[T]) error {
 	return r.record(ctx, informer.EventAdded, e)
 }
 
-// Update records e and calls Hook.
+// Update records e, calls Hook, and returns the error of Hook. The informer calls it.
 func (r *Recorder[T]) Update(ctx context.Context, e informer.Event[T]) error {
 	return r.record(ctx, informer.EventUpdated, e)
 }
 
-// Delete records e and calls Hook.
+// Delete records e, calls Hook, and returns the error of Hook. The informer calls it.
 func (r *Recorder[T]) Delete(ctx context.Context, e informer.Event[T]) error {
 	return r.record(ctx, informer.EventDeleted, e)
 }
@@ -176,12 +176,13 @@ func (r *Recorder[T]) Events() []informer.Event[T] {
 	return slices.Clone(r.events)
 }
 
-// View returns the objects that result from the events so far: the state that a program has if it
-// builds its state from them. For an informer over clusters, see ViewIn. View does not block.
+// View returns the objects that result from the events so far, by key: the state that a program has
+// if it builds its state from the events. For an informer over clusters, see ViewIn. View does not
+// block.
 func (r *Recorder[T]) View() map[types.NamespacedName]T { return r.ViewIn("") }
 
-// ViewIn is View for the objects of one cluster. If the cluster has left silently, its objects stay
-// in the view.
+// ViewIn returns the objects of one cluster that result from the events so far, as View does. If
+// the cluster has left silently, its objects stay in the view. ViewIn does not block.
 func (r *Recorder[T]) ViewIn(cluster string) map[types.NamespacedName]T {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -198,8 +199,8 @@ func (r *Recorder[T]) ViewIn(cluster string) map[types.NamespacedName]T {
 // contradicts them if it adds an object that is there, updates or deletes an object that is not
 // there, or has an Old that is not the New of the event before. In an informer over clusters, an
 // add with OriginInitial may repeat, because the cluster may have left silently. Err compares Old
-// and New by UID and resourceVersion. Objects of a client-go fake have neither, so any Old passes
-// there.
+// and New by UID and resourceVersion. Objects of a client-go fake have neither, so Err accepts any
+// Old of them. Err does not block.
 func (r *Recorder[T]) Err() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
