@@ -22,8 +22,9 @@ import (
 //   - A watch that starts at a resourceVersion delivers every change after it once, in order. A
 //     watch that starts without a resourceVersion, at "0", or with a request for the initial events
 //     delivers the existing objects first. A watch that starts at a future resourceVersion delivers
-//     nothing until the source has passed it.
-//   - LIST is paginated, answers older versions, and refuses future ones.
+//     nothing until the source has passed that version.
+//   - A LIST can be read in pages. It can ask for the state at an older resourceVersion, but not at
+//     a future one.
 //   - Label selectors work, and the field selectors that Kubernetes has for the type of the
 //     objects, such as spec.nodeName for Pods. SetSelectableFields adds those of a custom resource.
 //     For other fields the answer is BadRequest. If a change brings an object into the selection of
@@ -49,8 +50,8 @@ import (
 // readers of the source are doing.
 //
 // The other methods cause faults and other events. Disconnect, Expire, Compact, Restore, Inject and
-// Bookmark act once. Fail and FailIn act on the next requests. [Faults] last until they are set
-// again.
+// Bookmark act once. Fail and FailIn act on the next requests. The [Faults] that SetFaults sets
+// last until it is called again. Heal ends faults.
 //
 // Any method may be called from any goroutine at any time. Only WaitForWatches blocks, and a LIST
 // if HoldLists or ListDelay is set. All objects passed in or returned are copied, so both sides may
@@ -158,7 +159,7 @@ func (s *Source[T]) Apply(obj T) T {
 }
 
 // Delete removes an object and returns its last state, with the resourceVersion of the deletion. It
-// returns NotFound if there is no such object. It does not block.
+// returns the error NotFound if there is no such object. It does not block.
 func (s *Source[T]) Delete(key types.NamespacedName) (T, error) { return s.deleteIf(key, nil) }
 
 func (s *Source[T]) deleteIf(key types.NamespacedName, only *metav1.Preconditions) (T, error) {
@@ -167,7 +168,8 @@ func (s *Source[T]) deleteIf(key types.NamespacedName, only *metav1.Precondition
 	return s.delete(key, only)
 }
 
-// Get returns a copy of an object, or NotFound if there is no such object. It does not block.
+// Get returns a copy of an object, or the error NotFound if there is no such object. It does not
+// block.
 func (s *Source[T]) Get(key types.NamespacedName) (T, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -205,9 +207,9 @@ func (s *Source[T]) ResourceVersion() string {
 // must be a string, a boolean or an integer. If the field is missing, a selector sees an empty
 // string.
 //
-// The source keeps the fields that it has for its type. The fields of an earlier call are replaced,
-// except for watches that are open. SetSelectableFields does not block. It panics if a path is
-// empty.
+// The fields that Kubernetes has for the type of the objects still work. A later call replaces the
+// fields of an earlier call, except for watches that are open. SetSelectableFields does not block.
+// It panics if a path is empty.
 func (s *Source[T]) SetSelectableFields(paths ...string) {
 	custom := make([]string, 0, len(paths))
 	for _, path := range paths {
@@ -221,7 +223,8 @@ func (s *Source[T]) SetSelectableFields(paths ...string) {
 	s.customFields = at(custom...)
 }
 
-// Requests returns all LISTs and WATCHes so far, in order. It does not block.
+// Requests returns all LISTs and WATCHes that the source has received so far, in order. It does not
+// block.
 func (s *Source[T]) Requests() []Request {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -251,9 +254,9 @@ func (s *Source[T]) Watches() int {
 
 // WaitForWatches blocks until exactly n watches are open, even if only briefly, and returns nil. If
 // n watches are open already, it returns at once. Faults.Down, Disconnect, Expire and Restore leave
-// no watch open, so a test can wait until the readers are back. An open watch does not mean that
-// anything has been read from it. If ctx ends first, WaitForWatches returns an error that wraps the
-// error of ctx.
+// no watch open, so a test can then wait until the readers have opened new watches. An open watch
+// does not mean that anything has been read from it. If ctx ends first, WaitForWatches returns an
+// error that wraps the error of ctx.
 func (s *Source[T]) WaitForWatches(ctx context.Context, n int) error {
 	w := &waiter{n: n, done: make(chan struct{})}
 	s.mu.Lock()
