@@ -11,22 +11,23 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// Faults are the lasting faults of a [Source], and the kind of server that it plays. The zero
-// Faults are a server that works. [Source.SetFaults] sets them.
+// Faults are the lasting faults of a [Source], and the features of the server that the source
+// simulates. With the zero Faults, the server works. [Source.SetFaults] sets them.
 type Faults struct {
-	// Down takes the server away. All open watches end at once, as with Disconnect. Each LIST and
-	// WATCH, and each request through a clientset that the source serves, fails like a request to a
-	// port where nothing listens: the error wraps [syscall.ECONNREFUSED]. Requests still returns
-	// these LISTs and WATCHes, and Fail does not count them. A LIST that is held or delayed fails
-	// only if the server is down when its wait ends.
+	// Down makes the server unreachable. All open watches end at once, as with Disconnect. Each
+	// LIST and WATCH, and each request through a clientset that the source serves, fails like a
+	// request to a port where nothing listens: the error wraps [syscall.ECONNREFUSED]. Requests
+	// still returns these LISTs and WATCHes. They do not use up failures of Fail and FailIn. A LIST
+	// that is held or delayed fails only if the server is down when its wait ends.
 	//
 	// Create, Update, Apply, Delete and the other methods of the source itself still work, so a
 	// test can make the changes that a program finds when the server is back. The source keeps the
-	// history, so a watch may then continue where it ended. To lose the history, call Compact.
+	// history, so a reader may then continue with a new watch where the last one ended. To drop the
+	// history, call Compact.
 	Down bool
 
-	// Mute holds back all events of all watches, open and new, like a broken connection that
-	// has not been noticed. When Mute ends, the watches catch up. Down, Disconnect, Expire, Restore, the
+	// Mute holds back all events of all watches, open and new, like a connection whose failure is
+	// not noticed yet. When Mute ends, the watches catch up. Down, Disconnect, Expire, Restore, the
 	// timeout and the reader end a muted watch like any other, and a 410 Expired is not held back.
 	// An event on its way to the reader may still arrive.
 	Mute bool
@@ -43,7 +44,7 @@ type Faults struct {
 	// type, an object without a name, or nil. Each reader gets the same objects, not copies.
 	ListItems []runtime.Object
 
-	// OmitListVersion makes LIST answer without a resourceVersion.
+	// OmitListVersion removes the resourceVersion from each answer to a LIST.
 	OmitListVersion bool
 
 	// RejectWatchList makes the source an API server that does not stream lists: a watch that asks
@@ -51,13 +52,13 @@ type Faults struct {
 	RejectWatchList bool
 
 	// IgnoreWatchList makes the source a server that does not understand the request for initial
-	// events, like many fakes: it opens the watch and never sends anything. RejectWatchList has
-	// precedence.
+	// events, like many fakes: it opens the watch and never sends anything. IgnoreWatchList has no
+	// effect if RejectWatchList is true.
 	IgnoreWatchList bool
 
 	// RefuseExpired makes the call that opens a watch return 410 Expired if the resourceVersion is
-	// no longer known. Without it, as with the API server, the call succeeds and the error is the
-	// only event.
+	// no longer known. Without RefuseExpired, as with the API server, the call succeeds and the
+	// error is the only event of the watch.
 	RefuseExpired bool
 }
 
