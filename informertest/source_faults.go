@@ -8,7 +8,8 @@ import (
 )
 
 // SetFaults sets the faults of the source. It replaces the faults of an earlier call, so
-// SetFaults(Faults{}) ends them all. It does not change Fail and FailIn. It does not block.
+// SetFaults(Faults{}) ends them all. The failures of Fail and FailIn stay. SetFaults does not
+// block.
 func (s *Source[T]) SetFaults(f Faults) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -29,12 +30,12 @@ func (s *Source[T]) Heal() {
 }
 
 // Fail makes the next requests with the given verb, "list" or "watch", return err. times is the
-// number of these requests; if it is negative, all requests fail until Heal. The failures of a
-// later call come after those of this one. Fail does not block. It panics if err is nil or the verb
-// is another one.
+// number of these requests. If times is negative, all requests fail until Heal. If it is 0, Fail
+// does nothing. The failures of a later call come after the failures of this call. Fail does not
+// block. It panics if err is nil or verb is neither "list" nor "watch".
 //
 // Fail applies to the requests for every namespace, FailIn to the requests for one. If both have a
-// failure for a request, the request returns that of FailIn, and uses up none of Fail.
+// failure for a request, the request returns the failure of FailIn, and uses up none of Fail.
 //
 // err may be any error. Readers of an API server usually expect an [apierrors.StatusError] or an
 // error that wraps [syscall.ECONNREFUSED].
@@ -42,12 +43,12 @@ func (s *Source[T]) Fail(verb string, err error, times int) {
 	s.fail(target{verb: verb, every: true}, err, times)
 }
 
-// FailIn does the same as Fail for the requests for one namespace: those through the client that
-// Namespace returns for it, and those through a clientset that the source serves.
+// FailIn is like Fail, but only for the requests for one namespace. These come through the client
+// that Namespace returns, or through a clientset that the source serves.
 //
 // The namespace "" stands for the requests for all namespaces at once, including those through the
-// Source itself. So a test can deny a program access to the whole cluster, but not to a namespace.
-// FailIn does not block. It panics as Fail does.
+// Source itself. So a test can deny a program the access to all namespaces at once, but allow the
+// access to each of them. FailIn does not block. It panics as Fail does.
 func (s *Source[T]) FailIn(namespace, verb string, err error, times int) {
 	s.fail(target{verb: verb, namespace: namespace}, err, times)
 }
@@ -66,8 +67,8 @@ func (s *Source[T]) fail(which target, err error, times int) {
 	}
 }
 
-// Disconnect ends all open watches at once, without an error. They lose the events that have not
-// been received from their channels. When Disconnect returns, Watches returns 0. It does not block.
+// Disconnect ends all open watches at once, without an error. Events that their readers have not
+// received yet are lost. When Disconnect returns, Watches returns 0. It does not block.
 func (s *Source[T]) Disconnect() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -75,8 +76,8 @@ func (s *Source[T]) Disconnect() {
 }
 
 // Compact forgets all changes so far and increases the resourceVersion. All earlier
-// resourceVersions are then too old for a watch, for the next page of a LIST and for a LIST of
-// exactly that version: the answer is 410 Expired. Open watches continue and miss nothing. Compact
+// resourceVersions are then too old: a watch from such a version, the next page of a LIST and a
+// LIST of exactly such a version get 410 Expired. Open watches continue and miss nothing. Compact
 // does not block.
 func (s *Source[T]) Compact() {
 	s.mu.Lock()
@@ -84,8 +85,8 @@ func (s *Source[T]) Compact() {
 	s.compact()
 }
 
-// Expire does the same as Compact, and ends all open watches at once with a 410 Expired in the
-// stream. They lose the events that have not been received from their channels. To make a reader
+// Expire does the same as Compact, and then ends all open watches at once, each with a 410 Expired
+// as its last event. Events that their readers have not received yet are lost. To make a reader
 // miss changes, set Faults.Mute, make the changes, and call Expire. When Expire returns, Watches
 // returns 0. It does not block.
 func (s *Source[T]) Expire() {
@@ -95,9 +96,10 @@ func (s *Source[T]) Expire() {
 	s.endWatches(apierrors.NewResourceExpired("The resourceVersion for the provided watch is too old."))
 }
 
-// Inject sends event, unchanged, to all watches that are open now, in order with the changes. The
-// event may have an object of another type, a nil object, an error or an unknown type of event.
-// Each reader gets the same object, not a copy, and the watch stays open. Inject does not block.
+// Inject sends event, unchanged, to all watches that are open now, after the changes so far and
+// before later ones. The event may have an object of another type, a nil object, an error or an
+// unknown type of event. Each reader gets the same object, not a copy, and the watch stays open.
+// Inject does not block.
 func (s *Source[T]) Inject(event watch.Event) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -105,7 +107,7 @@ func (s *Source[T]) Inject(event watch.Event) {
 }
 
 // Bookmark sends a bookmark with the current resourceVersion to all watches that are open now and
-// allow bookmarks, in order with the changes. It does not block.
+// allow bookmarks, after the changes so far and before later ones. It does not block.
 func (s *Source[T]) Bookmark() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
