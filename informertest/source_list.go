@@ -18,9 +18,10 @@ func (s *Source[T]) List(options metav1.ListOptions) (runtime.Object, error) {
 // honoured, and all pages have the state at the resourceVersion of the first.
 //
 // It blocks only because of HoldLists and ListDelay of [Faults], and returns the error of ctx if
-// ctx ends first. It also returns the errors of Down, Fail and FailIn, Expired if the
-// resourceVersion or the page is no longer known, Timeout with the cause ResourceVersionTooLarge if
-// the resourceVersion is not known yet, and Invalid or BadRequest if the options are wrong.
+// ctx ends first. It also returns the errors of Down, Fail and FailIn. It returns Expired if the
+// resourceVersion or the page is no longer known, and Timeout with the cause
+// ResourceVersionTooLarge if the resourceVersion is not known yet. If the options are wrong, it
+// returns Invalid or BadRequest.
 func (s *Source[T]) ListWithContext(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
 	request := s.record(verbList, options)
 	list, err := s.answerList("", request, s.faults.lists.wait(ctx))
