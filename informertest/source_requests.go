@@ -16,10 +16,10 @@ const (
 
 // Request is a LIST or WATCH that a [Source] received.
 type Request struct {
-	Verb    string // "list" or "watch"
-	Options metav1.ListOptions
+	Verb    string             // "list" or "watch"
+	Options metav1.ListOptions // a request for one namespace has a field selector for metadata.namespace
 	// Err is the error of the answer, or nil if the request succeeded. If a watch got 410 Expired
-	// as its only event, Err is that error. Err is nil while a LIST is held or delayed.
+	// as its only event, Err is that error. While a LIST is held or delayed, Err is nil.
 	Err error
 }
 
