@@ -8,16 +8,17 @@ import (
 // Restore goes back to the state at version, like an API server whose etcd is restored from a
 // backup: the objects and the resourceVersion are those of that time, and all later changes are
 // undone. The next write gets the next number after version, so one resourceVersion may stand for
-// two states. UIDs are not used again. All open watches end at once, without an error, and lose the
-// events that have not been received from their channels. When Restore returns, Watches returns 0.
+// two states. UIDs are not used again. All open watches end at once, without an error. Events that
+// their readers have not received yet are lost. When Restore returns, Watches returns 0.
 //
-// A reader that comes back may ask for a resourceVersion that is now in the future. A plain watch
-// is then silent until the source has passed that resourceVersion. Initial events and a LIST are
-// refused, see WatchWithContext and ListWithContext.
+// A reader that opens a watch again may ask for a resourceVersion that is now in the future. A
+// plain watch is then silent until the source has passed that resourceVersion. A watch with initial
+// events and a LIST return an error, see WatchWithContext and ListWithContext.
 //
 // The source still remembers the changes up to version, for watches that start before it and for a
-// further Restore. Restore returns an error and does nothing if version is newer than the current
-// resourceVersion, or older than the last Compact or Expire or the new source. It does not block.
+// further Restore. Restore returns an error and does nothing if version is not a resourceVersion
+// from the last Compact or Expire, or from the start of the source, up to the current one. It does
+// not block.
 func (s *Source[T]) Restore(version string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
