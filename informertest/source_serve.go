@@ -16,10 +16,10 @@ import (
 	"github.com/customcacheinformer/informer"
 )
 
-// Serve makes the source answer a fake clientset's requests for a resource, such as "pods", instead
-// of the fake's own tracker. A program that writes through the clientset then sees behaviour that
-// an API server has and a fake lacks: objects have resourceVersions and UIDs, a write from an older
-// state returns Conflict, and watches break, expire and miss nothing.
+// Serve makes the source answer the requests of a fake clientset for one resource, such as "pods",
+// in place of the fake's own tracker. A program that writes through the clientset then sees
+// behaviour that an API server has and a fake lacks: objects have resourceVersions and UIDs, a
+// write from an older state returns Conflict, and watches break, expire and miss nothing.
 //
 //	client := fake.NewClientset()
 //	pods := informertest.NewSource[*corev1.Pod]()
