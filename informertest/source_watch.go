@@ -19,15 +19,16 @@ func (s *Source[T]) Watch(options metav1.ListOptions) (watch.Interface, error) {
 // when it is stopped, when ctx ends, after TimeoutSeconds, and on Faults.Down, Disconnect, Expire
 // or Restore. Make sure that one of these happens, or the goroutine of the watch leaks.
 //
-// The objects of the events have the type T. Only watches that allow bookmarks get them: one after
-// the initial events if SendInitialEvents is true, and further ones from Bookmark. A watch at a
-// resourceVersion that is no longer known gets 410 Expired as an event with a *metav1.Status; see
-// RefuseExpired. A watch without initial events may begin at a resourceVersion that is not known
-// yet. It then delivers no change and no bookmark up to and including that version.
+// The objects of the events have the type T. Only watches that allow bookmarks get bookmarks: one
+// after the initial events if SendInitialEvents is true, and one for each call of Bookmark. A watch
+// at a resourceVersion that is no longer known gets 410 Expired as an event with a *metav1.Status;
+// see RefuseExpired. A watch without initial events may begin at a resourceVersion that is not
+// known yet. It then delivers no change and no bookmark up to and including that version.
 //
-// WatchWithContext returns the error of ctx, an error of Down, Fail or FailIn, 410 Expired with
-// RefuseExpired, Timeout with the cause ResourceVersionTooLarge if initial events are wanted of a
-// version that is not known yet, and Invalid or BadRequest if the options are wrong.
+// WatchWithContext returns the error of ctx if ctx is done, and the errors of Down, Fail and
+// FailIn. It returns 410 Expired with RefuseExpired, and Invalid or BadRequest if the options are
+// wrong. It returns Timeout with the cause ResourceVersionTooLarge if the watch asks for the
+// initial events at a version that is not known yet.
 func (s *Source[T]) WatchWithContext(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
 	return s.watch(ctx, "", options)
 }
