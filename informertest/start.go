@@ -17,8 +17,8 @@ import (
 // and returns both. Writes to the source reach the informer as they would from an API server. When
 // the test ends, the informer is stopped, and the test waits for the end of Run. Start fails and
 // ends the test if the informer does not sync within two minutes. To set options, or to add
-// watchers before the informer runs, make the informer with informer.NewFrom over a NewSource and
-// pass it to [Run].
+// watchers before the informer runs, make the informer with [informer.NewFrom] over a source of
+// [NewSource], and pass the informer to [Run].
 func Start[T informer.Object](t testing.TB, objs ...T) (*informer.CustomCacheInformer[T], *Source[T]) {
 	t.Helper()
 	src := NewSource(objs...)
@@ -30,12 +30,14 @@ func Start[T informer.Object](t testing.TB, objs ...T) (*informer.CustomCacheInf
 	return inf, src
 }
 
-// Run runs an informer that the test has made, or an *informer.Group with all of its members. It
-// waits until the informer, or the group, and all watchers have synced. stop stops inf and waits
-// until inf.Run has returned. It fails the test if inf.Run returns an error. It may be called more
-// than once, and is called when the test ends. A controller of a group may sync before it has
-// reconciled: call synctest.Wait after Run. Run fails and ends the test if the sync takes more than
-// two minutes, which take no real time in a synctest bubble.
+// Run runs an informer that the test has made, or an *informer.Group with all of its members. Run
+// blocks until the informer, or the group, and all watchers have synced. It fails and ends the test
+// if that takes more than two minutes, which take no real time in a synctest bubble. A controller
+// of a group may sync before it has reconciled: call synctest.Wait after Run.
+//
+// The returned function stops inf and waits until inf.Run has returned. It fails the test if
+// inf.Run returns an error. The test may call it more than once. It is also called when the test
+// ends.
 func Run(t testing.TB, inf interface {
 	Run(ctx context.Context) error
 	WaitForSync(ctx context.Context) error
@@ -59,9 +61,9 @@ func Run(t testing.TB, inf interface {
 	return stop
 }
 
-// NewReader returns a Reader that holds objs, for the unit test of a function that only reads. Of
-// opts it uses only Indexers and Fields. It runs no informer. It fails and ends the test if it
-// cannot make the Reader.
+// NewReader returns a Reader that holds objs, for the unit test of a function that only reads.
+// NewReader uses only Indexers and Fields of opts, and runs no informer. It fails and ends the test
+// if it cannot make the Reader.
 func NewReader[T informer.Object](t testing.TB, opts informer.Options[T], objs ...T) informer.Reader[T] {
 	t.Helper()
 	opts.Store = cache.NewStore(object.CacheKey)
@@ -77,12 +79,13 @@ func NewReader[T informer.Object](t testing.TB, opts informer.Options[T], objs .
 	return inf
 }
 
-// Main runs the tests of a package that uses testing/synctest, and exits. Call it from TestMain.
-// client-go reports errors through apimachinery's HandleError, which paces them by the time since
-// the program began. But a synctest bubble begins in the year 2000, so the first error sleeps for
-// decades of fake time. Main removes the pacing; importing this package does not. The
-// reflector of this library does not report that way, but other parts of client-go do, such as its
-// informers and listers.
+// Main runs the tests of a package that uses testing/synctest, and ends the process. Call it from
+// TestMain. Without Main, the first error that client-go reports in such a test sleeps for decades
+// of fake time. The reason is that client-go reports errors through apimachinery's HandleError,
+// which waits until a millisecond has passed since the last error or the start of the program. But
+// a synctest bubble begins in the year 2000. Main removes that wait; importing this package does
+// not. The informers of this library do not report errors that way, but client-go's own informers
+// and listers do.
 func Main(m *testing.M) {
 	utilruntime.ErrorHandlers = utilruntime.ErrorHandlers[:1]
 	os.Exit(m.Run())
