@@ -10,8 +10,8 @@ import (
 	"github.com/customcacheinformer/informer/internal/object"
 )
 
-// Store is a [cache.Store] that fails, hangs or is slow on demand, for use as an informer's
-// store. By default every operation works, at once.
+// Store is a [cache.Store] that fails, hangs or is slow on demand, for use as an informer's store.
+// By default every operation works, without a delay. [NewStore] makes a Store.
 //
 // A Store is always strict. The following calls have no effect and return an error that names the
 // operation and the key:
@@ -22,7 +22,7 @@ import (
 //
 // Err returns the first of these errors, even if a retry has succeeded since.
 //
-// Its operations have these names in [StoreFaults]: "get" (Get and GetByKey), "add", "update",
+// In [StoreFaults], the operations have these names: "get" (Get and GetByKey), "add", "update",
 // "delete", "list", "list keys", "replace", "resync", "bookmark" and "last version"
 // (LastStoreSyncResourceVersion). The operations may be called from any goroutine at any time, and
 // block only because of Hang and Delay. Nothing is locked while they wait or call a function of the
@@ -30,8 +30,7 @@ import (
 //
 // A Store returns the same objects that were stored, not copies, unless the inner store does
 // otherwise. It does not implement [cache.Indexer], even if the inner store does. It uses only the
-// time of package time; to use it in a testing/synctest bubble, create it there. [NewStore] makes a
-// Store.
+// time of package time; to use it in a testing/synctest bubble, create it there.
 type Store struct {
 	cache.Store
 	*StoreFaults
