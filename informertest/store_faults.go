@@ -22,16 +22,17 @@ type StoreFaults struct {
 	misuse error // the first
 }
 
-// Fail lets fail decide, from now on, which operations fail: if fail returns an error, the
-// operation returns that error and has no effect. fail is called once for each operation that can
-// return an error, after the operation has waited for Hang and Delay. key is empty if the operation
-// is not about one object. Several goroutines may call fail at once. It may block, and may call the
-// store, but must not write the object that the operation writes. If fail is nil, the default, no
-// operation fails. Fail does not block.
+// Fail sets a function that decides, from now on, which operations fail. If fail returns an error,
+// the operation returns that error and has no effect. fail is called once for each operation that
+// can return an error, after the operation has waited for Hang and Delay. op is the name of the
+// operation, and key is empty if the operation is not about one object. Several goroutines may call
+// fail at once. It may block, and may call the store, but must not write the object that the
+// operation writes. If fail is nil, the default, no operation fails. Fail does not block.
 func (f *StoreFaults) Fail(fail func(op, key string) error) { set(&f.mu, &f.fail, fail) }
 
-// FailAfter is like Fail, but the operation calls fail after it has taken effect, and the effect
-// stays. An operation that has failed does not call fail. FailAfter does not block.
+// FailAfter is like Fail, but an operation calls fail after it has taken effect, and the effect
+// stays even if fail returns an error. An operation that has failed does not call fail. FailAfter
+// does not block.
 func (f *StoreFaults) FailAfter(fail func(op, key string) error) { set(&f.mu, &f.after, fail) }
 
 // FailRandomly makes each operation fail with this probability. Half of the failures come before
@@ -63,11 +64,12 @@ func (f *StoreFaults) FailRandomly(seed uint64, probability float64) {
 // Hang makes each operation that begins from now on wait until release or Heal is called. An
 // operation of a Durable also stops waiting when its ctx ends. After several calls of Hang, an
 // operation waits until all are released. release may be called more than once. An informer that is
-// stopped waits for its store: call release before. Neither Hang nor release blocks.
+// stopped waits for its store, so call release before you stop the informer. Neither Hang nor
+// release blocks.
 func (f *StoreFaults) Hang() (release func()) { return f.delays.hold() }
 
 // Delay makes each operation that begins from now on wait for d, or, in a Durable, until its ctx
-// ends. If d is 0, the default, operations do not wait. Delay does not block.
+// ends. If d is 0, the default, or less, operations do not wait. Delay does not block.
 func (f *StoreFaults) Delay(d time.Duration) { set(&f.delays.mu, &f.delays.each, d) }
 
 // Heal ends the effects of Fail, FailAfter, FailRandomly, Hang and Delay. An operation that
@@ -79,8 +81,8 @@ func (f *StoreFaults) Heal() {
 	f.delays.heal()
 }
 
-// Calls returns how many operations with the name op have begun, including those that are waiting
-// or have failed. It does not block.
+// Calls returns how many operations with the name op have begun, including operations that wait or
+// have failed. It does not block.
 func (f *StoreFaults) Calls(op string) int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
