@@ -48,9 +48,9 @@ type Health struct {
 	Calls []KeyHealth `json:"-"`
 	// Stuck is more than 0 if calls do not return, so that only a restart of the process helps. If
 	// all workers have been in their calls for at least Options.HangTimeout while keys wait, Stuck
-	// is how long that has lasted. Otherwise, if calls are still under way a minute after a stop has
-	// ended their ctx (or HangTimeout after it, if that is shorter), Stuck is the time since the
-	// stop.
+	// is how long that has lasted. Otherwise, Stuck is how long ago a stop ended the ctx of calls
+	// that are still under way. It is 0 until a minute has passed, or HangTimeout if that is
+	// shorter.
 	Stuck time.Duration `json:"-"`
 	// Failing is how many keys have failed and have not succeeded since, including keys that were
 	// given up. Only the last 1000 keys that were given up count.
