@@ -27,8 +27,8 @@
 //     list of CRDs. It is also gone if all APIServices of its group were deleted, or if its group, which has no APIService, is missing in complete
 //     discoveries for 10 s. The deletes of a kind that is gone have [informer.OriginLeft], and come a few seconds later. If its CRD is created again
 //     before that, the kind is listed, and only the objects that no longer exist are deleted.
-//  3. Any other trouble parks a kind: its objects stay, and the set tries again. This is so for a 403, a 404, a 410, a conversion webhook
-//     that fails, a list that expires, a discovery that fails for its group or as a whole, a CRD that is not established or whose names are not
+//  3. Any other trouble parks a kind: its objects stay, and the set tries again. Examples are a 403, a 404, a 410, a list that expires, a conversion
+//     webhook that fails, and a discovery that fails for its group or as a whole. Others are a CRD that is not established or whose names are not
 //     accepted, and an APIService that is not available. Such a kind delays no other.
 //  4. If another version is served or preferred, the kind moves: each object comes once, as an update with [informer.OriginRelist], although its
 //     UID and its resourceVersion are the same. Metadata that is equal in both versions is not an update. A kind with Kind.Version keeps its version.
@@ -38,12 +38,12 @@
 //
 // # How a set knows the kinds
 //
-// The set lists and watches CRDs and APIServices, and keeps a few strings of each. It asks for discovery once at the start, and again when a CRD is
-// deleted, when an APIService changes and for 5 minutes after that, and when a kind gets a 404 or 410. While discovery fails or does not show a kind
-// that is read, the set asks every 30 s. A program needs the verbs list and watch on both resources. Without them, or while the first list of the
-// CRDs fails, discovery decides: the set asks every 30 s, and after each 404 or 410 of a kind. Then a kind is gone when no discovery has shown it for
-// 10 s, and the first and the last of these were complete for its group. A group that is missing counts as not complete while it has an APIService.
-// The ErrorHandler is called once when discovery decides, and Health shows it.
+// The set lists and watches CRDs and APIServices, and keeps a few strings of each. It asks for discovery once at the start. It asks again when a CRD
+// is deleted, when an APIService changes and for 5 minutes after that, and when a kind gets a 404 or 410. While discovery fails or does not show a
+// kind that is read, the set asks every 30 s. A program needs the verbs list and watch on both resources. Without them, or while the first list of
+// the CRDs fails, discovery decides: the set asks every 30 s, and after each 404 or 410 of a kind. Then a kind is gone when no discovery has shown it
+// for 10 s, and the first and the last of these were complete for its group. A group that is missing counts as not complete while it has an
+// APIService. The ErrorHandler is called once when discovery decides, and Health shows it.
 //
 // # Over a Durable
 //
