@@ -196,11 +196,11 @@ func (r *Recorder[T]) ViewIn(cluster string) map[types.NamespacedName]T {
 }
 
 // Err returns an error for the first event that contradicts the events before it, or nil. An event
-// contradicts them if it adds an object that is there, updates or deletes an object that is not
-// there, or has an Old that is not the New of the event before. In an informer over clusters, an
-// add with OriginInitial may repeat, because the cluster may have left silently. Err compares Old
-// and New by UID and resourceVersion. Objects of a client-go fake have neither, so Err accepts any
-// Old of them. Err does not block.
+// contradicts them if it adds an object that is there, or updates or deletes an object that is not
+// there. It also contradicts them if its Old is not the New of the object's event before. In an
+// informer over clusters, an add with OriginInitial may repeat, because the cluster may have left
+// silently. Err compares Old and New by UID and resourceVersion. Objects of a client-go fake have
+// neither, so Err accepts any Old of them. Err does not block.
 func (r *Recorder[T]) Err() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
