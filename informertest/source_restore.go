@@ -16,9 +16,9 @@ import (
 // events and a LIST return an error, see WatchWithContext and ListWithContext.
 //
 // The source still remembers the changes up to version, for watches that start before it and for a
-// further Restore. Restore returns an error and does nothing if version is not a resourceVersion
-// from the last Compact or Expire, or from the start of the source, up to the current one. It does
-// not block.
+// further Restore. Restore accepts the resourceVersions from the last Compact or Expire, or from
+// the start of the source, up to the current one. For any other version it returns an error and
+// does nothing. It does not block.
 func (s *Source[T]) Restore(version string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
