@@ -19,7 +19,7 @@ const patience = 2 * time.Minute
 
 // Recorder is a watcher that records its events and checks each of them against the informer's
 // contract. The zero Recorder is ready to use. A Recorder must not be copied. Its methods may be
-// called from any goroutine.
+// called from any goroutine, except Expect, which must be called from the goroutine of the test.
 //
 // A Hook may return an error. With WatcherOptions.Retry the informer then delivers the event again,
 // perhaps merged with newer ones. Events and Expect count each attempt as an event. Without Retry,
@@ -216,7 +216,7 @@ func (r *Recorder[T]) Err() error {
 // these events.
 //
 // Without want, Expect does not wait, and fails the test if there is an event that no Expect has
-// consumed. Call synctest.Wait before it, or expect a later event instead.
+// consumed. Call synctest.Wait before such a call, or expect a later event instead.
 func (r *Recorder[T]) Expect(t testing.TB, want ...string) {
 	t.Helper()
 	for _, event := range want {
