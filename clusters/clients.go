@@ -10,8 +10,8 @@ import (
 	"github.com/customcacheinformer/informer"
 )
 
-// Clients is a [Follower] that has a client for each cluster, for example for the writes of a controller. [NewClients] makes one.
-// Its methods may be called from any goroutine.
+// Clients is a [Follower] that keeps a client for each cluster, for example for the writes of a controller. [NewClients] makes
+// one. Its methods may be called from any goroutine.
 type Clients[C any] struct {
 	connect func(config *rest.Config) (C, error)
 
@@ -42,13 +42,14 @@ func (c *Clients[C]) In(cluster string) (C, error) {
 	return client, nil
 }
 
-// Engage makes the client of a cluster. A [Provider] calls it. It returns the error of connect.
+// Engage calls connect to make the client of a cluster. If connect returns an error, Engage returns that error, and the cluster
+// has no client. A [Provider] calls Engage.
 func (c *Clients[C]) Engage(name string, config *rest.Config, uid types.UID) error {
 	return c.Replace(name, config, uid)
 }
 
-// Replace makes another client for a cluster. A [Provider] calls it. If connect returns an error, Replace returns that error, and
-// the cluster keeps the last client.
+// Replace calls connect to make a new client for a cluster whose configuration has changed. If connect returns an error, Replace
+// returns that error, and the cluster keeps its last client. A [Provider] calls Replace.
 func (c *Clients[C]) Replace(name string, config *rest.Config, _ types.UID) error {
 	client, err := c.connect(config)
 	if err != nil {
@@ -60,7 +61,7 @@ func (c *Clients[C]) Replace(name string, config *rest.Config, _ types.UID) erro
 	return nil
 }
 
-// Disengage drops the client of a cluster. A [Provider] calls it. It returns nil.
+// Disengage drops the client of a cluster, and returns nil. A [Provider] calls Disengage.
 func (c *Clients[C]) Disengage(name string) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
