@@ -14,14 +14,14 @@ import (
 	"k8s.io/client-go/tools/clientcmd/api/latest"
 )
 
-// MaxSize is how large a kubeconfig may be for [Config], in bytes. A kubeconfig with a single context has about 6 KiB.
-// Parsed, it takes several times its size in memory, and a Secret could have 1 MiB.
+// MaxSize is the largest size of a kubeconfig that [Config] accepts, in bytes. A kubeconfig with a single context has
+// about 6 KiB. The limit bounds memory: a Secret may have 1 MiB, and a parsed kubeconfig takes several times its size.
 const MaxSize = 256 << 10
 
-// Allow permits parts of kubeconfigs that [Config] refuses otherwise. The zero value permits nothing. Set a field only
-// if you trust all users who may write the kubeconfigs as much as the program itself.
+// Allow permits parts of kubeconfigs that [Config] would otherwise refuse. The zero value permits nothing. Set a field
+// only if you trust all users who may write the kubeconfigs as much as the program itself.
 type Allow struct {
-	Exec         bool // exec: a program that this process runs, without standard input. If it hangs, it delays comparisons of clusters.
+	Exec         bool // exec: a program that this process runs, without standard input. If the program hangs, changed kubeconfigs may take effect late.
 	AuthProvider bool // auth-provider: a plugin that is linked into this program.
 	Files        bool // the fields that are paths. client-go reads the files when it connects, and when they change.
 	Proxy        bool // proxy-url, with http, https or socks5.
@@ -33,7 +33,7 @@ type Allow struct {
 // RefusedError is the reason why a kubeconfig is not used. It contains no value from the kubeconfig.
 type RefusedError struct {
 	Field  string // such as "users[].user.exec"; "" if the reason is not about one field
-	Reason string
+	Reason string // such as "is not an absolute path"
 }
 
 // Error returns a message with the field and the reason.
