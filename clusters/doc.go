@@ -11,8 +11,8 @@
 //	err = group.Add(fleet)
 //
 // A cluster comes with its kubeconfig, and leaves when its Secret or its file is deleted. A kubeconfig that changes
-// replaces the last one. One that is refused changes nothing: the cluster keeps its last good kubeconfig, so that a typing
-// mistake deletes no objects. [Health] and the ErrorHandler get the reason. At its end, a Provider leaves all clusters as they are.
+// replaces the last one. A kubeconfig that is refused changes nothing: the cluster keeps its last good one, so that a typing
+// mistake deletes no objects. [Health] and the ErrorHandler get the reason. When Run ends, all clusters stay engaged.
 //
 // # What is refused, and why
 //
