@@ -21,9 +21,9 @@ import (
 //		return informer.ListWatch(client.CoreV1().Pods("")), nil
 //	}
 //
-// source may change config, but must not make requests. When a cluster leaves the set, its objects come as deletes, see
-// [informer.LeaveDeleted]. When the first set is complete, so do the objects of clusters that only the informer's Durable knows. If inf
-// or source is nil, Follow returns nil, and then [New] returns an error.
+// source may change config, but must not make requests. Several goroutines may call source at once. When a cluster leaves the set,
+// its objects come as deletes, see [informer.LeaveDeleted]. If the informer's Durable has objects of other clusters, these come as
+// deletes when the [Provider] has synced. If inf or source is nil, Follow returns nil, and then [New] returns an error.
 func Follow[T informer.Object](inf *informer.Clusters[T], source func(config *rest.Config) (cache.ListerWatcher, error)) Follower {
 	if inf == nil || source == nil {
 		return nil
