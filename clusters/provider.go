@@ -23,11 +23,11 @@ import (
 type Options struct {
 	// Name is the name of the provider in a group, in errors and in Health. Defaults to "clusters".
 	Name string
-	// Allow permits parts of kubeconfigs that are refused otherwise. Defaults to none.
+	// Allow permits parts of kubeconfigs that would otherwise be refused. Defaults to none.
 	Allow Allow
 	// UID returns the identity of the cluster that config leads to. It must return when its ctx ends, which is after
-	// 10 s at the latest. An error that is Forbidden or NotFound, see [k8s.io/apimachinery/pkg/api/errors], means
-	// that the cluster answers but does not show its identity. Any other error means that it does not answer. Several
+	// 10 s at the latest. An error that is Forbidden or NotFound, see [k8s.io/apimachinery/pkg/api/errors], means that
+	// the cluster answers but does not show its identity. Any other error means that the cluster does not answer. Several
 	// goroutines may call UID at once. Defaults to [store.ClusterUID], the UID of the namespace kube-system.
 	UID func(ctx context.Context, config *rest.Config) (types.UID, error)
 	// ErrorHandler is called when a kubeconfig is refused, a follower returns an error, or the kubeconfigs cannot be
@@ -58,7 +58,8 @@ type Provider struct {
 }
 
 // New returns a provider that calls followers for each cluster of source. It makes no request and reads no file; Run
-// does. It returns an error if source or a follower is nil, if there is no follower, or if a field of source is wrong.
+// does. It returns an error if source or a follower is nil, if there is no follower, or if a field of source is empty
+// or wrong.
 func New(source Source, opts Options, followers ...Follower) (*Provider, error) {
 	p := &Provider{name: cmp.Or(opts.Name, "clusters"), started: make(chan struct{}), stopped: make(chan struct{})}
 	p.set.followers, p.set.allow, p.set.uid = slices.Clone(followers), opts.Allow, opts.UID
@@ -91,11 +92,11 @@ func systemUID(ctx context.Context, config *rest.Config) (types.UID, error) {
 	return types.UID(uid), err
 }
 
-// Name returns Options.Name.
+// Name returns Options.Name, or "clusters" if it is empty.
 func (p *Provider) Name() string { return p.name }
 
-// StopsFirst returns true, so that a group stops the provider before the followers. Then they are not called after
-// their end.
+// StopsFirst returns true, so that a group stops the provider before its followers. So no follower is called after it
+// has stopped.
 func (p *Provider) StopsFirst() bool { return true }
 
 // Run follows the source until ctx ends. It disengages no cluster at the end, and returns nil. A second Run returns
@@ -118,9 +119,9 @@ func (p *Provider) Run(ctx context.Context) error {
 	return p.feed.Run(ctx)
 }
 
-// WaitForSync blocks until the provider has called all followers for each cluster that the source had at first. A
-// refused kubeconfig, or a follower that returns an error, does not keep the provider from syncing. If ctx or Run
-// ends first, WaitForSync returns an [*informer.SyncError]. It may be called before Run.
+// WaitForSync blocks until the provider has called all followers for each cluster that the source had at first. The
+// provider also syncs if a kubeconfig is refused or a follower returns an error. If ctx or Run ends first, WaitForSync
+// returns an [*informer.SyncError]. It may be called before Run.
 func (p *Provider) WaitForSync(ctx context.Context) error {
 	err := informer.ErrStopped
 	select {
@@ -139,7 +140,7 @@ func (p *Provider) WaitForSync(ctx context.Context) error {
 	return &informer.SyncError{Informer: p.name, Late: late, Reason: p.feed.trouble(), Err: err}
 }
 
-// Health is the state of a [Provider] at one moment. It is a value, and the [informer.MemberHealth] of a Provider.
+// Health is the state of a [Provider] at one moment. [Provider.MemberHealth] returns it as a value, not as a pointer.
 type Health struct {
 	Name        string          `json:"name"`                  // Options.Name
 	Started     bool            `json:"started"`               // Run was called
@@ -149,8 +150,8 @@ type Health struct {
 	Clusters    []ClusterHealth `json:"clusters"`              // sorted by name
 }
 
-// ClusterHealth is the state of one cluster in a [Health]. The source has the cluster, or a follower must still
-// disengage it.
+// ClusterHealth is the state of one cluster in a [Health]. A cluster is listed while the source has it, or while a
+// follower must still disengage it.
 type ClusterHealth struct {
 	Name      string    `json:"name"`                // of the Secret, or of the file without its extension
 	Engaged   bool      `json:"engaged"`             // whether a kubeconfig is in use
@@ -179,7 +180,7 @@ func (p *Provider) MemberHealth() informer.MemberHealth {
 	return h
 }
 
-// HasRun returns Started.
+// HasRun reports whether Run was called. It returns Started.
 func (h Health) HasRun() bool { return h.Started }
 
 // Ready returns nil once the provider has synced, whatever the states of its clusters are. Once Run has returned, it
