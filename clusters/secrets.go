@@ -15,16 +15,16 @@ import (
 	"github.com/customcacheinformer/informer"
 )
 
-// Secrets is a [Source]: the Secrets of one namespace that contain a kubeconfig. The name of a cluster is the name
-// of its Secret. The program needs the verbs list and watch on the Secrets of this namespace. The first three
+// Secrets is a [Source] that reads kubeconfigs from the Secrets of one namespace. The name of a cluster is the
+// name of its Secret. The program needs the verbs list and watch on the Secrets of this namespace. The first three
 // fields are required.
 type Secrets struct {
 	// Client is a client of the cluster that has the Secrets, such as clientset.CoreV1().
 	Client corev1client.SecretsGetter
 	// Namespace is the namespace of the Secrets.
 	Namespace string
-	// Selector is the label selector of the Secrets, such as "example.com/fleet=east". Without it, every Secret of
-	// the namespace would count as a cluster.
+	// Selector is the label selector of the Secrets, such as "example.com/fleet=east". It must not be empty, because
+	// then every Secret of the namespace would count as a cluster.
 	Selector string
 	// Key is the key of the kubeconfig in a Secret. Cluster API uses "value". Defaults to "kubeconfig".
 	Key string
