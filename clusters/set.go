@@ -17,14 +17,14 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// Follower is notified of the clusters that join and leave the set. A [Provider] calls its methods from several goroutines,
-// and only while it runs. Calls for one name come one after the other. The methods must not block. A call that returns
-// an error is repeated after a pause, perhaps with a newer kubeconfig.
+// Follower is notified when clusters join and leave the set of a [Provider]. The Provider calls the methods from several
+// goroutines, and only while it runs. Calls for one name come one after the other. The methods must not block. A call that
+// returns an error is repeated after a pause, perhaps with a newer kubeconfig.
 type Follower interface {
 	// Engage is called for a cluster that has joined the set. The follower may change config. uid is never empty.
 	Engage(name string, config *rest.Config, uid types.UID) error
-	// Replace is called when the configuration of an engaged cluster changes. If uid is the same as in the last call, it
-	// is the same cluster. Otherwise the name belongs to another cluster now.
+	// Replace is called when the configuration of an engaged cluster changes. The follower may change config. If uid is the
+	// same as in the last call, the name still belongs to the same cluster. Otherwise it belongs to another cluster now.
 	Replace(name string, config *rest.Config, uid types.UID) error
 	// Disengage is called when a cluster has left the set.
 	Disengage(name string) error
