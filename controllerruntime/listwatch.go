@@ -22,8 +22,8 @@ import (
 //	informer.ListWatch(clientset.CoreV1().Pods("default"))
 //	controllerruntime.ListWatch(c, &corev1.PodList{}, client.InNamespace("default"))
 //
-// list gives the type to list. ListWatch copies it. It may also be an UnstructuredList or a
-// PartialObjectMetadataList with its kind set. The items of these have their own kind, even
+// list gives the type to list. ListWatch copies list, which may also be an UnstructuredList
+// or a PartialObjectMetadataList with its kind set. Their items have their own kind set, even
 // where the API server leaves it out.
 //
 // Only the namespace and the selectors of opts are used. The informer itself chooses the page
@@ -33,8 +33,8 @@ import (
 // client that reads from a cache does not show which version it has read, so the informer
 // would miss changes.
 //
-// client-go decodes the answers, even if the configuration has informer.Transport. Where that
-// costs too much, use informer.ListWatch with a client of client-go.
+// client-go decodes the answers, even if the client's configuration uses informer.Transport.
+// Where that costs too much, use informer.ListWatch with a client of client-go.
 //
 // ListWatch does not block. If c is nil, informer.NewFrom returns an error. If list is nil,
 // each list and watch returns an error.
