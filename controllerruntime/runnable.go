@@ -12,7 +12,8 @@ import (
 	"github.com/customcacheinformer/informer/internal/object"
 )
 
-// Runnable makes an informer, or an informer.Group, a part of a manager:
+// Runnable returns a manager.Runnable that runs m, an informer or an informer.Group, as a part
+// of a manager:
 //
 //	err := mgr.Add(controllerruntime.Runnable(inf))
 //
@@ -26,15 +27,16 @@ import (
 // replica, and a new leader begins at once. A group stops its controllers before its informers,
 // and a manager that stops by itself keeps its lease until that is done. A manager whose lease
 // is lost returns from Start at once, so the process must end then, as always with a manager. A
-// controller cannot tell these two ends apart. So with Elected it does not drain.
+// controller cannot tell these two ends apart, so it ignores DrainTimeout if Elected is set
+// without Lost.
 //
 // A watcher that writes should run only on the leader, too. Either let the watcher put work
 // into the queue of a controller, or add the watcher when the manager's Elected channel is
 // closed. The watcher then gets the state of that time first.
 //
 // The manager does not wait until the informer has synced. So an informer that cannot sync, for
-// example because its CRD is missing, does not hold up the others. See Synced for a controller
-// that must wait.
+// example because its CRD is missing, does not hold up the others. See [Synced] for a
+// controller that must wait.
 //
 // The informer logs to the logger that was given to controller-runtime's log.SetLogger, and
 // logs nothing before SetLogger is called. manager.Options.Logger has no effect. If m is nil,
