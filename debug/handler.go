@@ -1,7 +1,7 @@
 // Package debug serves a live page about the informers, the controllers, the sets of package shards and other
-// members of a program's group, and the same as JSON. It answers questions of an operator: has the informer
-// synced, what fails, which watcher is late and with which object, which key fails in a controller, which
-// buckets does this replica have.
+// members of a program's group, and the same as JSON. It answers questions of an operator: whether the informer
+// has synced, what fails, which watcher is late and with which object, which key fails in a controller, and
+// which buckets (shares of the keys) this replica owns.
 //
 // It is a separate package because it needs html/template, which programs without the page need not contain.
 package debug
@@ -27,12 +27,12 @@ import (
 //
 //	http.Handle("/debug/informers", debug.Handler(group.Health))
 //
-// The page begins with what needs attention. Then controllers come first, followed by sets, other members and
-// informers, each sorted by name. A member that is well takes one line, which can be opened. In texts of the
-// program, invisible characters are shown as escapes such as ‹U+202E›. The page updates itself once a second,
-// or every 5 s in a browser without JavaScript. It loads nothing from other addresses. docs/operations.md
-// explains the states of an informer, of a controller ([enqueue.Health]) and of a set ([shards.Health]), and
-// which of them need attention.
+// The page begins with the members that need attention. In each part of the page, controllers come first,
+// followed by sets, other members and informers, each sorted by name. A member that is well takes one line,
+// which can be opened. In names, keys and errors, invisible characters are shown as escapes such as ‹U+202E›.
+// The page updates itself once a second, or every 5 s in a browser without JavaScript. It loads nothing from
+// other addresses. docs/operations.md explains the states of an informer, of a controller ([enqueue.Health])
+// and of a set ([shards.Health]), and which of them need attention.
 //
 // For a Health of another type, the page shows a table of the fields of its JSON. The member needs attention if
 // Live returns an error, or if it has run and Ready returns an error. If its Health has the methods Action()
@@ -44,9 +44,10 @@ import (
 // has "name", "state", "attention" (true if a person should look at it) and "health" (the JSON of its Health).
 // All except informers also have "error" if there is one (why the member is not ready). In addition:
 //
-//   - An informer has "store" and "watchers". A watcher has "name", "state", "attention", "stats" (as
-//     [informer.WatcherStats] encodes them), "calls" (the keys that it is being called for), "retries" (the keys that
-//     wait for another attempt), "eventsPerSecond", and "backlog" (how many events waited during the last minute).
+//   - An informer has "store" and "watchers". A watcher has "name", "state", "attention" and "stats" (as
+//     [informer.WatcherStats] encodes them). It also has "calls" (the keys that it is being called for),
+//     "retries" (the keys that wait for another attempt), "eventsPerSecond", and "backlog" (how many events
+//     waited during the last minute).
 //   - A controller has "calls" (the calls under way: each has "key", "seconds" and "attention") and "failures"
 //     (the failing keys: each has "key", "seconds" since it first failed, "failures" in a row, "gaveUp", the
 //     time "nextTry", the last "error" and "attention"), at most ten of each.
