@@ -1,6 +1,6 @@
 // Package indexes provides ready-made index functions: by label, by owner, and by the path of a field. They are for
-// informer.Options.Indexers, and for any other map of such functions. Options.Fields is a shorter way to the same
-// indexes by field.
+// informer.Options.Indexers, and for any other map of such functions. Options.Fields of package informer is a
+// shorter way to an index by field.
 //
 // The functions may be called from any goroutine. They do not block, and do not change objects. A
 // nil object has no values. No function returns a value twice for one object.
@@ -61,13 +61,13 @@ func owners(obj metav1.Object, wanted func(metav1.OwnerReference) bool) (uids []
 //     that contain dots.
 //
 // The values are those of the JSON, as text. So a time or a quantity is its string, an integer is in base 10, a
-// bool is "true" or "false", and binary data is in base64. A field that is missing or null has no value. Neither
-// has an empty field that JSON omits, such as the spec.nodeName of a Pod without a node.
+// bool is "true" or "false", and binary data is in base64. A field that is missing or null has no value. An empty
+// field that JSON omits, such as the spec.nodeName of a Pod without a node, has no value either.
 //
 // ByField returns an error that names the path if the path is malformed, if T lacks a part of it, or if it does
 // not end at a single value. If T is unstructured or an interface, ByField checks only the syntax. Then the index
-// function returns an error for an object in which the path ends at a map or leads below a single value. If T is
-// an interface, it also does so for an object whose type lacks a part of the path.
+// function returns an error for an object in which the path ends at a map or leads below a single value. If T is an
+// interface, the index function also returns an error for an object whose type lacks a part of the path.
 func ByField[T metav1.Object](path string) (func(T) ([]string, error), error) {
 	values, err := field.Values(reflect.TypeFor[T](), path)
 	if err != nil {
