@@ -1,6 +1,6 @@
 // Package prometheus makes Prometheus metrics of informers, controllers and sets of package shards: the
 // state of each informer, the progress of each watcher, the queue of each controller, the buckets
-// of each set, and how long everything takes.
+// (shares of the keys) of each set, and how long everything takes.
 //
 //	var group informer.Group
 //	metrics := informerprometheus.New(group.Health)
@@ -41,8 +41,8 @@
 // Informers, watchers, controllers or sets with the same name share one series. Their counts are
 // added up. Of all other values the worst is shown: the oldest time, the lowest resourceVersion,
 // the greatest age, and synced only if all are. If a value is not known for one of them, it is
-// not shown. When one of them goes, its counts go too, which Prometheus takes for a restart.
-// Invalid UTF-8 is shown as U+FFFD.
+// not shown. When one of them is removed, the counts fall by its share, which Prometheus takes for a
+// restart. Invalid UTF-8 is shown as U+FFFD.
 //
 // # When series are removed
 //
