@@ -1,6 +1,6 @@
-// Package multicluster connects an informer over clusters with a provider of sigs.k8s.io/multicluster-runtime. [Follow] makes
-// the Aware that gets the clusters of the provider. The package itself does not import multicluster-runtime, so that a program may
-// use any version that has the same Aware.
+// Package multicluster connects an informer over clusters with a provider of sigs.k8s.io/multicluster-runtime. [Follow] makes a
+// [Follower], which implements the interface multicluster.Aware: the provider engages its clusters in it. The package itself does
+// not import multicluster-runtime, so that a program may use any version with the same interface Aware.
 package multicluster
 
 import (
@@ -17,14 +17,14 @@ import (
 	"github.com/customcacheinformer/informer/internal/object"
 )
 
-// Source makes the source of a cluster. [Follower.Engage] calls it, from several goroutines at once, and returns its error. The
-// provider waits for Engage, so a Source should not make a request that may take long.
+// Source makes the source of a cluster. [Follower.Engage] calls it, perhaps from several goroutines at once, and wraps its error.
+// The provider waits for Engage, so a Source should not make a request that may take long.
 type Source func(ctx context.Context, name string, cl cluster.Cluster) (informer.ClusterSource, error)
 
-// ListWatch returns a Source for the type of list, see [controllerruntime.ListWatch]. It makes no request. The Source uses the
-// configuration, HTTP client, scheme and RESTMapper of a cluster, but neither its client nor its cache. If these show only a
-// part of what the configuration leads to, such as one namespace, pass the same limit in opts. ClusterSource.UID is empty,
-// because reading it would take a request. A Source of your own can set it, see [Follower.Engage].
+// ListWatch returns a Source for the type of list, see [controllerruntime.ListWatch]. Neither ListWatch nor the Source makes a
+// request. The Source uses the configuration, HTTP client, scheme and RESTMapper of a cluster, but neither its client nor its
+// cache. If the client or the cache shows only a part of the cluster, such as one namespace, pass the same limit in opts.
+// ClusterSource.UID is empty, because reading it would take a request. A Source of your own can set it, see [Follower.Engage].
 func ListWatch[L client.ObjectList](list L, opts ...client.ListOption) Source {
 	return func(_ context.Context, _ string, cl cluster.Cluster) (informer.ClusterSource, error) {
 		c, err := client.NewWithWatch(cl.GetConfig(), client.Options{
@@ -86,14 +86,15 @@ func (f *Follower[T]) Start(ctx context.Context) error {
 }
 
 // Engage makes the informer read a cluster until ctx ends. A provider may call it at any time. Calls for one name must come one
-// after the other. It blocks only while the Source does.
+// after the other. Engage blocks only while the Source does.
 //
-// The last Engage of a name counts, and its ctx. If cl is the same value as in the last call, only the ctx changes. If it is
-// another value, and the earlier ctx has not ended, [informer.Clusters.Replace] gets its source: with the same UID, nothing
-// leaves and nothing is listed. If the earlier ctx is done, the cluster may leave before it comes again.
+// Only the last Engage of a name counts, with its ctx. If cl is the same value as in the last call, only the ctx changes. If cl is
+// another value, and the earlier ctx has not ended, Engage passes its source to [informer.Clusters.Replace]: with the same UID,
+// nothing leaves and nothing is listed. If the earlier ctx is done, the cluster may leave before it comes again.
 //
-// Engage returns an error if cl is nil, if ctx is done, if the Source fails, or if [informer.Clusters.Engage] would. Then
-// nothing changes. The error wraps [informer.ErrStopped] once the ctx of Start or of the informer's Run is done.
+// Engage returns an error if cl is nil, if ctx is done, if the Source fails, or if [informer.Clusters.Engage] or Replace does.
+// Then nothing changes. If ctx is done, the error wraps its cause. Otherwise it wraps [informer.ErrStopped] once the ctx of Start
+// or of the informer's Run is done.
 func (f *Follower[T]) Engage(ctx context.Context, name string, cl cluster.Cluster) error {
 	from, err := informer.ClusterSource{}, errors.New("the cluster is nil")
 	if !object.IsNil(cl) {
