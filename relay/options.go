@@ -21,11 +21,11 @@ const DefaultMaxStaleness = 2 * time.Minute
 
 // Options configures a Relay.
 type Options struct {
-	// Upstream is the API server, or another relay. The relay needs the rights to get, list and watch
-	// the resources there. Required.
+	// Upstream leads to the API server, or to another relay. The relay needs the rights to get, list and
+	// watch the resources there. Required.
 	Upstream *rest.Config
-	// Resources are the resources to serve. Discover finds them by their names. Resources or Names must
-	// not be empty.
+	// Resources are the resources to serve. Discover finds them by their names. At least one of Resources
+	// and Names must not be empty.
 	Resources []Resource
 	// Names are the names of further resources, in the form that Discover takes. Run asks the API server
 	// for them, again and again with pauses of up to 30 s, and serves each once the API server has
@@ -34,9 +34,9 @@ type Options struct {
 	// away, and before a CustomResourceDefinition exists.
 	Names []string
 	// Prepare is called for each resource of Names once it is found, before it is served. It may set
-	// Store, Transform, Fields and Index. If it returns an error, it is called again later, with a
-	// resource without its changes. It may block until ctx ends; other resources of Names wait. Defaults
-	// to doing nothing.
+	// Store, Transform, Fields and Index. If it returns an error, it is called again later, with the
+	// resource as it was found. It may block until ctx ends; other resources of Names wait. Defaults to
+	// doing nothing.
 	Prepare func(ctx context.Context, resource *Resource) error
 	// AllowSecrets must be true if Secrets are among the resources.
 	AllowSecrets bool
@@ -45,32 +45,34 @@ type Options struct {
 	Serving *genericserver.SecureServingOptionsWithLoopback
 	// Authentication decides who a client is, by client certificates and by TokenReviews at the API
 	// server. If it is nil, all clients are system:anonymous. A failed review is tried again for
-	// TokenRequestTimeout, 10 s by default, and then the client gets 401. With Authentication, the
-	// generic server ends an HTTP/2 connection of system:anonymous a second after an answer, so slow
-	// readers get no list. New asks the API server for the certificate authority of clients. It fails if
-	// there is no answer, unless SkipInClusterLookup or TolerateInClusterLookupFailure is true.
+	// TokenRequestTimeout, 10 s by default, and then the client gets 401. With Authentication, the generic
+	// server ends an HTTP/2 connection of system:anonymous a second after an answer. So an anonymous client
+	// that reads slowly may get only a part of a list. New asks the API server for the certificate authority
+	// of clients. It fails if there is no answer, unless SkipInClusterLookup or
+	// TolerateInClusterLookupFailure is true.
 	Authentication *genericserver.DelegatingAuthenticationOptions
 	// Authorization asks the API server, by SubjectAccessReviews, whether a client may read. If it is
-	// nil, every client that reaches the relay may read everything that it serves. A revoked permission ends
-	// at the latest after AllowCacheTTL, when the answer of the review has left the cache, plus twice
-	// MinWatchTimeout, when the last open watch ends.
+	// nil, every client that reaches the relay may read everything that it serves. A permission that is
+	// revoked stays in effect for new requests for up to AllowCacheTTL, because answers are cached. Watches
+	// that are open then may last for another twice MinWatchTimeout.
 	Authorization *genericserver.DelegatingAuthorizationOptions
 
-	// MaxStaleness is how long the API server may send nothing or only errors about a resource before
-	// the resource counts as not ready, see Ready. Defaults to DefaultMaxStaleness.
+	// MaxStaleness is how long the API server may send nothing or only errors about a resource before the
+	// resource counts as not ready, see [Relay.Ready]. It must not be negative. Defaults to
+	// DefaultMaxStaleness.
 	MaxStaleness time.Duration
 	// MinWatchTimeout is the minimum duration of a watch for which the client sets no timeout. Such a
-	// watch lasts up to twice as long, and no watch lasts longer than that. It must be whole seconds,
-	// and at most 365 days. Defaults to 30 minutes.
+	// watch lasts up to twice as long, and no watch lasts longer than that. It must be a whole number of
+	// seconds, from 0 to 365 days. Defaults to 30 minutes.
 	MinWatchTimeout time.Duration
 	// MaxRequestsInFlight is how many requests other than watches may be under way. Further requests get
-	// 429. It must be at most 1,048,576. Defaults to 400.
+	// 429. It must be from 0 to 1,048,576. Defaults to 400.
 	MaxRequestsInFlight int
-	// RefuseConsistentReads makes the relay answer 400 to reads with resourceVersion="". By default they
-	// get the state of the relay. kubectl lists in this way, so it does not work with a relay that
-	// refuses. Informers begin, and continue after a 410. But after the API server was restored from a
-	// backup, an informer that has lost its version asks only in this way, and keeps its state until it
-	// is started again.
+	// RefuseConsistentReads makes the relay answer 400 to reads with resourceVersion="". By default these
+	// reads get the state of the relay. kubectl lists in this way, so it does not work with a relay that
+	// refuses. Informers can start, and continue after a 410. But if the API server was restored from a
+	// backup, an informer that has lost its version lists only in this way. It then keeps its old state
+	// until it is started again.
 	RefuseConsistentReads bool
 
 	// Observer is the Options.Observer of the informers, for metrics. Defaults to none.
@@ -100,13 +102,13 @@ type Resource struct {
 	// Store keeps the objects beyond the end of the process, so that the next start makes no list. The
 	// caller must close it after Run. If it is nil, the default, the objects are only in memory.
 	Store informer.Durable
-	// Transform returns what to store and serve of each object, such as without parts that no agent
-	// needs. It must not change the name, the namespace, the UID or the resourceVersion. It is optional;
-	// see informer.Options.Transform for its errors.
+	// Transform returns the object to store and serve in place of the given one, for example without parts
+	// that no agent needs. It must not change the name, the namespace, the UID or the resourceVersion. It is
+	// optional; see informer.Options.Transform for its errors.
 	Transform func(informer.AnyObject) (informer.AnyObject, error)
 }
 
-// SetKubernetesFields sets Fields and Index to the field selectors that kube-apiserver has for a
+// SetKubernetesFields sets Fields and Index to the field selectors that kube-apiserver supports for a
 // built-in resource, and to none for other resources. Discover calls it for each resource.
 func (r *Resource) SetKubernetesFields() {
 	r.Fields, r.Index = serving.WellKnownFields(r.GroupResource())
