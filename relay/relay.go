@@ -22,7 +22,8 @@ import (
 	"github.com/customcacheinformer/informer/relay/internal/serving"
 )
 
-// Relay is a read-only API server. New makes one. Its methods may be called from any goroutine.
+// Relay is a read-only API server. [New] makes one, and [Relay.Run] serves. Its methods may be called
+// from any goroutine.
 type Relay struct {
 	opts     Options
 	server   *serving.Server
@@ -261,10 +262,11 @@ func (r *Relay) Ready() error {
 	return errors.Join(reasons...)
 }
 
-// Absent returns, for each resource, the error that reads of it get, or nil if the relay serves it.
-// There is an error if the API server does not know the resource or has never given the relay a state,
-// or if the store of the resource has failed. The keys are those of Health. For one of Options.Names
-// that the API server has not described yet, the key is that name. Absent does not block.
+// Absent returns, for each resource, the error that reads of the resource get, or nil if the relay
+// serves it or begins to. There is an error if the API server does not know the resource, if requests
+// for its first state fail or get no answer, or if its store has failed. The keys are those of Health.
+// For one of Options.Names that the API server has not described yet, the key is that name. Absent does
+// not block.
 func (r *Relay) Absent() map[string]error {
 	all := map[string]error{}
 	for _, s := range r.all() {
