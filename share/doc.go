@@ -1,4 +1,4 @@
-// Package share makes equal parts of cached objects one piece of memory.
+// Package share lets equal parts of cached objects share memory.
 //
 // The objects of a cluster have most of their content in common: the Pods of a Deployment differ in
 // their names, addresses and times, and in little else. An informer decodes each object by itself, so
@@ -25,7 +25,7 @@
 //     compare about once a second, but not when they stop: keep them running for some seconds. Use no
 //     table for this test, because with one they also name objects that only share the changed part.
 //
-// Methods of a *resource.Quantity may change it, also Cmp. Call them on a copy of the Quantity.
+// Methods of a *resource.Quantity, even Cmp, may change the Quantity. Call them on a copy.
 //
 // A copy made by DeepCopy shares nothing and may be changed; a shallow copy may not. An append to a slice
 // of a cached object is safe: a shared slice has no spare capacity, so append copies it.
@@ -39,10 +39,10 @@
 //
 // # Not everything is shared
 //
-// A table keeps an account of each path in the objects, such as the image of a container. Where sharing
-// costs more memory than it saves, as for container IDs, the table looks only at a sample. A cache of a
-// few hundred objects saves less than a large one: there are fewer equal objects in it, and the table
-// is still learning.
+// For each path in the objects, such as the image of a container, a table keeps an account of the memory
+// that sharing saves and costs. Where sharing costs more than it saves, as for container IDs, the table
+// looks only at a sample. A cache of a few hundred objects saves less than a large one: there are fewer
+// equal objects in it, and the table is still learning.
 //
 // A part is not shared if its type has unexported fields, because these may be a lock or a cache.
 // resource.Quantity and time.Time are exceptions: they are shared as a part of the struct that holds
