@@ -8,7 +8,7 @@ import (
 	"github.com/customcacheinformer/informer/internal/size"
 )
 
-// Table makes equal parts of objects the same memory. [New] makes one. It has only weak pointers to the parts,
+// Table lets equal parts of objects share memory. [New] makes one. It holds only weak pointers to the parts,
 // so a part is collected when no object uses it any more. Its methods may be called from any goroutine, and
 // any number of informers may use one Table. It must not be copied.
 type Table struct {
@@ -26,17 +26,17 @@ func New() *Table {
 
 // Share replaces parts of an object by equal parts of objects that the table has seen before. obj is a
 // pointer to a struct, such as a *corev1.Pod or an *unstructured.Unstructured. Share changes the object in
-// place, so no other code may use the object, or anything that it refers to, before Share has returned. Its
-// content stays the same. If the object was shared before, Share does nothing.
+// place, so no other code may use the object, or anything that it refers to, before Share has returned. The
+// content of the object stays the same. If the object was shared before, Share does nothing.
 //
-// Share does nothing for a value of any other type. If an object is nested more than 1,000 parts deep, or has
-// more than half a million parts, as one with a cycle has, Share leaves it, or some parts of it, as they are.
-// A level of an unstructured object is two parts deep. See [Stats.Refused].
+// Share does nothing for nil or a value of any other type. An object may be nested more than 1,000 parts deep,
+// for example because it has a cycle, or have more than half a million parts. Share leaves such an object, or
+// some of its parts, unshared. A level of an unstructured object is two parts deep. See [Stats.Refused].
 func (t *Table) Share(obj any) { t.walk(nil, obj) }
 
-// Measure calls Share, and returns how many bytes of memory the object has, with all that it refers to. added
-// is how many of these bytes do not belong to an object that was shared before. Both are estimates. Measure
-// takes several times as long as Share.
+// Measure calls Share, and returns how many bytes of memory the object then takes, with all that it refers to.
+// added is how many of these bytes do not belong to an object that was shared before. Both are estimates.
+// Measure takes several times as long as Share.
 func (t *Table) Measure(obj any) (bytes, added int) {
 	before := size.NewPieces(obj)
 	added = t.walk(nil, obj)
@@ -115,7 +115,7 @@ type Stats struct {
 	TableBytes int // the memory of the table, in bytes
 
 	Places     int64 // how many paths have an account in the table, such as the image of a container of a Pod
-	ColdPlaces int64 // how many of these do not pay, so that the table looks only at a sample
+	ColdPlaces int64 // how many of these cost more memory than they save, so that the table looks only at a sample
 }
 
 // Stats returns what the table has done. It may be called at any time. It waits only for short locks.
