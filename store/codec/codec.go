@@ -52,16 +52,16 @@ type protobuf interface {
 	Unmarshal([]byte) error
 }
 
-// Codec encodes and decodes the objects of one type. [New] makes one. Its methods do not block, and
-// may be called from any goroutine. It is a value.
+// Codec encodes and decodes the objects of one type. [New] makes one. Its methods do not block, and may
+// be called from any goroutine. It may be copied.
 type Codec struct {
 	of       reflect.Type // a pointer type
 	encoding encoding
 }
 
 // New returns the Codec for the type of example, which is a pointer to a struct, such as
-// &corev1.Pod{} or &unstructured.Unstructured{}. It returns an error if example is not a pointer. The
-// types of Kubernetes itself are encoded as protobuf, unstructured objects as CBOR, and all other
+// &corev1.Pod{} or &unstructured.Unstructured{}. It returns an error if example is nil or not a pointer.
+// The types of Kubernetes itself are encoded as protobuf, unstructured objects as CBOR, and all other
 // types as JSON.
 func New(example runtime.Object) (Codec, error) {
 	t := reflect.TypeOf(example)
@@ -147,8 +147,9 @@ func deeper(content any, levels int) bool {
 	return false
 }
 
-// Decode returns a new object, which shares no memory with encoded. It returns an error if encoded is
-// not the result of Encode of a Codec for the same type.
+// Decode returns a new object, which shares no memory with encoded. It returns an error if encoded
+// cannot be decoded. An encoded object of another type may be decoded without an error, so compare
+// [Codec.TypeName] and [Codec.Fingerprint] first.
 func (c Codec) Decode(encoded []byte) (runtime.Object, error) {
 	if len(encoded) == 0 {
 		return nil, errors.New("there is no object")
