@@ -16,9 +16,9 @@ import (
 const sampled = 500
 
 // AddIndexers adds indexes and fills them with the objects that the store has. It blocks until
-// they are complete. It returns an error, and adds none of them, if a name is taken or longer
-// than 1024 bytes, or if a function is nil. It also does so if a function returns an error for
-// a stored object, or if the file cannot be read or written.
+// they are complete. It returns an error, and adds none of them, in these cases: a name is
+// taken or longer than 1024 bytes, a function is nil or returns an error for a stored object,
+// or the file cannot be read or written.
 //
 // The file keeps indexes by name. An index that the file has from an earlier process is reused
 // without reading all objects, so its function must not change: AddIndexers calls the function
@@ -32,9 +32,9 @@ const sampled = 500
 // writes wait for them.
 //
 // If an index function returns an error for an object, writes of the object are refused. As
-// long as an informer's store lacks an object, it has no bookmark, and each start lists. So
-// for an object that it cannot index, an index function should return no value rather than an
-// error.
+// long as an informer's store lacks an object, the informer sets no bookmark, and each start
+// lists. So for an object that it cannot index, an index function should return no value
+// rather than an error.
 func (s *Store) AddIndexers(indexers cache.Indexers) error {
 	if err := s.addIndexers(indexers); err != nil {
 		return fmt.Errorf("disk: add indexers: %w", err)
