@@ -32,12 +32,11 @@
 // memory, is simpler and faster to read: every Get here decodes the object, in some 20 µs, and
 // every List decodes all objects.
 //
-// With a million Pods of 2 KiB, a process has at most some 50 MiB of its own memory, also during its
-// first list, where client-go's indexer in memory takes 5.3 GiB (go run ./measure -objects 1000000). A list
-// that is taken in as a whole, see informer.IntakeWhole, takes several GiB more. The pages of the
-// file are not part of these figures: they are in the kernel's cache, and the kernel frees them
-// when memory is needed. Tools that add them up (RSS) show them, and a container's usage may count
-// them until then.
+// With a million Pods of 2 KiB, a process has at most some 50 MiB of its own memory, even during its first list.
+// There client-go's indexer in memory takes 5.3 GiB (go run ./measure -objects 1000000). A list that is taken in as
+// a whole, see informer.IntakeWhole, takes several GiB more. The pages of the file are not part of these figures:
+// they are in the kernel's cache, and the kernel frees them when memory is needed. Tools that add them up (RSS)
+// show them, and a container's usage may count them until then.
 //
 // # Volumes
 //
@@ -63,12 +62,11 @@
 //
 // # Durability
 //
-// A process that ends in any way loses nothing: each Apply is in the file as a whole, with its
-// bookmark and tombstones and in all indexes, or not at all. By default it is also on the disk
-// before any watcher gets it. With SurviveProcess the operating system chooses when to write,
-// and single writes are several times as fast, but after a loss of power the file is lost. An
-// informer puts the changes that have queued up during a write into the next one, so the default
-// is slower only for an informer that is nearly idle.
+// A process that ends in any way loses nothing: each Apply is in the file as a whole, with its bookmark and
+// tombstones (see informer.Durable) and in all indexes, or not at all. By default it is also on the disk before any
+// watcher gets it. With SurviveProcess the operating system chooses when to write, and single writes are several
+// times as fast, but after a loss of power the file is lost. An informer puts the changes that have queued up
+// during a write into the next one, so the default is slower only for an informer that is nearly idle.
 //
 // # Files that cannot be used
 //
@@ -101,9 +99,9 @@
 // # What to watch
 //
 // Watch Health().StoreError, as with any store: it shows a full disk until there is room again.
-// Watch Health().Tombstones, which are kept until every watcher has handled them. Compare the
-// size of the file with the size of the volume. And look in the log for *SetAsideError: it should
-// appear only after an update.
+// Watch Health().Tombstones, the number of deleted objects that are kept until every watcher has handled their
+// deletes. Compare the size of the file with the size of the volume. And look in the log for *SetAsideError: it
+// should appear only after an update.
 package disk
 
 // The parts of the package.
