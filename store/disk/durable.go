@@ -33,7 +33,8 @@ func (s *Store) Get(ctx context.Context, key string) (obj informer.AnyObject, ex
 	return obj, found.payload != nil, nil
 }
 
-// Resume returns the bookmark, or "" if there is none. It waits only for the disk.
+// Resume returns the bookmark that the last Apply has set, or "" if there is none. It waits
+// only for the disk.
 func (s *Store) Resume(ctx context.Context) (bookmark string, err error) {
 	err = ctx.Err()
 	if err == nil {
@@ -49,13 +50,13 @@ func (s *Store) Resume(ctx context.Context) (bookmark string, err error) {
 	return bookmark, nil
 }
 
-// Apply makes changes in their order, keeps tombstones, maintains the indexes and sets the
-// bookmark, in one transaction. Whenever the process ends, the file has all of it or nothing.
-// By default it is on the disk when Apply returns. Apply waits for another write that is
-// under way, and then for the disk. If ctx ends before the transaction is committed, Apply
-// returns the error of ctx and has no effect. An error that wraps ErrPermanent means that it
-// has no effect either. After any other error, the changes may or may not have been made, and
-// the call may be repeated.
+// Apply makes changes in their order, keeps deleted objects as tombstones, maintains the
+// indexes and sets the bookmark, in one transaction. Whenever the process ends, the file has
+// all of it or nothing. By default it is on the disk when Apply returns. Apply waits for
+// another write that is under way, and then for the disk. If ctx ends before the transaction
+// is committed, Apply returns the error of ctx and has no effect. An error that wraps
+// ErrPermanent means that it has no effect either. After any other error, the changes may or
+// may not have been made, and the call may be repeated.
 //
 // A transaction costs two fdatasync, however large it is. Apply does not wait for other
 // writes to share them, because there is only one writer. While one Apply syncs, arriving
@@ -94,8 +95,8 @@ func (s *Store) Scan(ctx context.Context, after string, limit int) ([]informer.E
 	return entries, nil
 }
 
-// Tombstones returns all tombstones, in any order. It reads them page by page, as Scan reads
-// objects.
+// Tombstones returns the deleted objects that Forget has not removed yet, in any order. It
+// reads them page by page, as Scan reads objects.
 func (s *Store) Tombstones(ctx context.Context) ([]informer.Entry, error) {
 	var entries []informer.Entry
 	err := s.each(ctx, bucketRange{tombstonesBucket}, nil, unlimited, func(i item) error {
