@@ -12,11 +12,11 @@ var (
 	// ErrClosed indicates that the Store was closed.
 	ErrClosed = errors.New("the store is closed")
 
-	// ErrDamaged indicates that the file is not as it was written, or that it has an object
-	// that this program cannot decode, because another version of the program has written it.
-	// If a single record cannot be read, other operations continue. If the file as a whole
-	// cannot be trusted any more, all later operations return this error. Either way, the next
-	// Open sets the file aside.
+	// ErrDamaged indicates that the file is not as it was written. It also indicates that the
+	// file has an object that this program cannot decode, because another version of the
+	// program has written it. If a single record cannot be read, other operations continue. If
+	// the file as a whole cannot be trusted any more, all later operations return this error.
+	// Either way, the next Open sets the file aside.
 	ErrDamaged = errors.New("the file is damaged")
 )
 
