@@ -19,11 +19,11 @@ import (
 // has a mode with which others can read or write it, Open changes the mode to 0600.
 //
 // Open sets a file aside if it has another identity, if it is damaged, if it has an object that
-// cannot be decoded, or if its mode cannot be changed. It renames the file to one with the suffix
-// ".aside-", which replaces an earlier one, reports it to Options.ErrorHandler, and creates an
-// empty file. To check the file, Open reads it as a whole, at some hundred thousand objects a
-// second. It decodes the tombstones, the first thousand objects and one of every hundred other
-// objects. Open blocks until that is done, and until Options.Indexers are complete.
+// cannot be decoded, or if its mode cannot be changed. It renames the file, removes a file that
+// was set aside before, reports a *SetAsideError to Options.ErrorHandler, and creates an empty
+// file. To check the file, Open reads it as a whole, at some hundred thousand objects a second.
+// It decodes the tombstones, the first thousand objects and one of every hundred other objects.
+// Open blocks until that is done, and until Options.Indexers are complete.
 //
 // If the file is open already, Open returns at once an error that wraps ErrInUse. Other errors
 // come from the options, from index functions and from the operating system. Then Open leaves the
