@@ -20,11 +20,11 @@ const (
 
 	// SurviveProcess lets the operating system decide when to write to the disk. Nothing is lost
 	// however the process ends, even by kill -9. But if the machine ends while the store is open,
-	// by a loss of power or a panic of the kernel, the next Open sets the whole file aside. It
-	// also does so if the file was then moved to another machine. The informer lists the source
-	// again, and deletes that some watcher did not get never come. Systems other than Linux do not
-	// number the runs of the machine: there the file is set aside even if only the process ends
-	// without closing the store.
+	// by a loss of power or a panic of the kernel, the next Open sets the whole file aside. The same
+	// happens if the process ends without closing the store, and the file is then moved to another
+	// machine. The informer lists the source again, and deletes that some watcher did not get never come.
+	// Systems other than Linux do not number the runs of the machine: there the file is set aside even if
+	// only the process ends without closing the store.
 	SurviveProcess
 )
 
@@ -37,7 +37,7 @@ type Options struct {
 	// Durability chooses which failures the data survives. Defaults to SurvivePowerLoss.
 	Durability Durability
 
-	// Indexers are passed to AddIndexers by Open. Defaults to none.
+	// Indexers are the indexes that Open adds, see [Store.AddIndexers]. Defaults to none.
 	Indexers cache.Indexers
 
 	// ErrorHandler is called with errors that no method can return. During Open, it gets a
