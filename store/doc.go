@@ -16,7 +16,7 @@
 // that watchers get. New of an event is the full object. Everything that comes from the store
 // is reduced: Old; the state, including New, that a watcher gets when it joins after the first
 // list, or by a resync; the results of Get, List and ByIndex; and the arguments of index
-// functions. So the Old of an event is no longer the New of the event before it, and a watcher
+// functions. So the Old of an event is no longer the New of the event before it. A watcher
 // must not mistake a field that is missing in Old for a change.
 //
 // # Stores of your own
