@@ -29,10 +29,10 @@ type Identity struct {
 	Version string `json:",omitempty"`
 }
 
-// Validate returns an error if a store of objects of that type cannot have the identity. The error
-// names the field that is wrong: Cluster or Resource is empty but must be set, or a field is not valid
-// UTF-8 and cannot be stored as JSON. Packages store/disk and store/valkey call Validate. It does not
-// block.
+// Validate returns an error if i cannot be the identity of a store with objects of the given type. The
+// error names the field that is wrong: Cluster or Resource is empty but must be set, or a field is not
+// valid UTF-8 and cannot be stored as JSON. Packages store/disk and store/valkey call Validate. It
+// does not block.
 func (i Identity) Validate(objects reflect.Type) error {
 	switch {
 	case i.Cluster == "":
