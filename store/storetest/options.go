@@ -9,7 +9,7 @@ import (
 // Options holds facts about a store that [Run] cannot find out. The zero value is right for a
 // store that accepts any object.
 type Options struct {
-	// Object returns a new object of the type that the store keeps, with that namespace ("" if
+	// Object returns a new object of the type that the store keeps, with the given namespace ("" if
 	// cluster-scoped) and name. The suite sets the rest of the metadata. Fill the rest of the
 	// object too, or the suite cannot notice that the store drops it. A store that accepts only one
 	// type needs Object. Defaults to returning a *metav1.PartialObjectMetadata.
@@ -20,7 +20,8 @@ type Options struct {
 	// and resourceVersion. Defaults to the whole object.
 	Kept func(informer.AnyObject) informer.AnyObject
 
-	// Seed chooses the random histories. Defaults to 0.
+	// Seed is the seed of the random histories: sequences of writes that the suite tries. If one
+	// fails, the log has the seed to set. Defaults to 0.
 	Seed uint64
 }
 
