@@ -24,11 +24,11 @@ import (
 	"github.com/customcacheinformer/informer"
 )
 
-// Run checks the stores that newStore returns, in subtests of t. Run calls newStore at least once
-// for each subtest. It must return an empty store each time. To clean up, use t.Cleanup of the t
-// that newStore gets. Run blocks until all checks are done. Without -short it takes some
-// seconds, or longer if a write is slow, because there are some ten thousand writes. With -race
-// it takes several times as long.
+// Run checks the stores that newStore returns, in subtests of t. Run calls newStore at least once for
+// each subtest. newStore must return an empty store each time. To clean up, use t.Cleanup of the t that
+// newStore gets. Run blocks until all checks are done. Without -short it takes some seconds, or longer
+// if a write is slow, because there are some ten thousand writes. With -race it takes several times as
+// long.
 func Run(t *testing.T, newStore func(t *testing.T) cache.Store, opts Options) {
 	t.Helper()
 	if opts.Kept == nil {
