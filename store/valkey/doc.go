@@ -54,14 +54,14 @@
 // is behind the reader, the reader keeps what it has: lists get 503, new watches get 429, and open watches get
 // nothing. When the server has the version of the reader again, the reader lists. There are two exceptions. A
 // reader that keeps its own state in a Durable, and starts after the server has gone back, cannot notice that.
-// Neither can a reader of a new store, if the server then comes back with all of the store before it.
+// A reader of a new store cannot notice it either, if the server comes back with the complete earlier store.
 //
 // All of this is about one primary. If a primary that is cut off from its replicas keeps confirming
 // writes, there are two primaries. Set min-replicas-to-write, so that it refuses such writes.
 //
 // While the writer's informer has no exact state, the store has no version, and readers wait. That is so during
-// a list, and from an object that could not be used, for example because Transform returns an error, until the
-// next list. The same holds after a call of Add, Update, Delete or Replace.
+// a list, and from an object that could not be used, for example because Transform returns an error, until the next
+// list.
 //
 // A server that evicts keys would lose parts of a store at any time. So Open refuses a server whose
 // maxmemory-policy begins with allkeys-. With other policies, a write returns an error when the memory is full. The
