@@ -12,7 +12,7 @@ import (
 	"github.com/customcacheinformer/informer/store/internal/stored"
 )
 
-// Resume returns the bookmark, or "" if there is none.
+// Resume returns the bookmark that the last Apply has set, or "" if there is none.
 func (s *Store) Resume(ctx context.Context) (bookmark string, err error) {
 	fields, err := s.about(ctx, "bookmark")
 	if err != nil {
@@ -21,12 +21,13 @@ func (s *Store) Resume(ctx context.Context) (bookmark string, err error) {
 	return fields[0], nil
 }
 
-// Apply makes changes in their order, keeps tombstones and sets the bookmark, in one step: the server
-// does all of it or nothing. If the bookmarks are versions of the API server, the same step adds the
-// changes to the log, from which a [Source] reads them. If the changes take more than 32 MiB
-// together, Apply returns an error that wraps ErrPermanent, so that an informer makes them in parts.
-// It has no effect after ErrPermanent, ErrFenced or ErrLost. After other errors, the changes may or
-// may not have been made, and the call may be repeated. When ctx ends, Apply returns within a second.
+// Apply makes changes in their order, keeps deleted objects as tombstones and sets the bookmark, in
+// one step: the server does all of it or nothing. If the bookmarks are versions of the API server,
+// the same step adds the changes to the log, from which a [Source] reads them. If the changes take
+// more than 32 MiB together, Apply returns an error that wraps ErrPermanent, so that an informer
+// makes them in parts. An Apply that returns ErrPermanent, ErrFenced or ErrLost has had no effect.
+// After other errors, the changes may or may not have been made, and the call may be repeated. When
+// ctx ends, Apply returns within a second.
 func (s *Store) Apply(ctx context.Context, changes []informer.Change, bookmark string) error {
 	b, size := batch{bookmark: bookmark}, 0
 	for _, change := range changes {
@@ -45,7 +46,7 @@ func (s *Store) Apply(ctx context.Context, changes []informer.Change, bookmark s
 	return nil
 }
 
-// Tombstones returns all tombstones, in any order.
+// Tombstones returns the deleted objects that Forget has not removed yet, in any order.
 func (s *Store) Tombstones(ctx context.Context) ([]informer.Entry, error) {
 	entries, err := s.tombstones(ctx)
 	if err != nil {
