@@ -20,8 +20,8 @@ type Options struct {
 
 	// Token decides which writer is newer. A Store takes over from Stores with the same token or a
 	// lower one. Open returns an error if the server knows a higher token. Take the token from the
-	// Lease that makes this process the leader, see [LeaseToken]. It must not be negative. Defaults
-	// to 0: if all Stores have 0, the one that was opened last writes.
+	// Lease that makes this process the leader, see [LeaseToken]. It must be from 0 to 2^53-1.
+	// Defaults to 0: if all Stores have 0, the one that was opened last writes.
 	Token int64
 
 	// Writer is the name of this process in errors and in the Status. Defaults to the name of the
@@ -30,7 +30,7 @@ type Options struct {
 
 	// Log is about how many changes the server keeps for readers that lose their connection. A
 	// reader that has missed more changes lists again. Each change takes as much memory as its
-	// object. Defaults to 100,000. It must be at most 1e9.
+	// object. Log must be from 0 to 1e9. Defaults to 100,000.
 	Log int
 
 	// ErrorHandler is called with a *MissingError, by Open and in its goroutine. It must not call
