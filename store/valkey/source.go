@@ -93,12 +93,11 @@ func (s *Source) Watch(opts metav1.ListOptions) (watch.Interface, error) {
 
 // ListWithContext returns a *metav1.List of all objects at one version. It blocks until it has read
 // them page by page, and then the changes since the first page. The list is as new as the store: the
-// version in opts has no effect, and neither has a limit other than 1. With a limit of 1,
-// ListWithContext returns no objects, only the version of the store. If opts also has a version, it
-// returns the error 410 if a watch could not begin at that version. It returns the error 400 if opts
-// has a selector, and 410 if it has a continue token. Otherwise it returns the error of ctx if ctx was
-// cancelled, or the error 503 with the reason why the store cannot be listed now. Each request gives up
-// after 10 seconds.
+// version in opts, and a limit other than 1, have no effect. With a limit of 1, ListWithContext returns
+// no objects, only the version of the store. If opts also has a version, it returns the error 410 if a
+// watch could not begin at that version. It returns the error 400 if opts has a selector, and 410 if it
+// has a continue token. If the store cannot be listed now, it returns the error 503 with the reason, or
+// the error of ctx if ctx was cancelled. Each request gives up after 10 seconds.
 func (s *Source) ListWithContext(ctx context.Context, opts metav1.ListOptions) (runtime.Object, error) {
 	switch {
 	case opts.LabelSelector != "" || opts.FieldSelector != "":
