@@ -15,9 +15,9 @@ type Status struct {
 	Token      int64     // Options.Token of that Store
 	Since      time.Time // when that Store was opened, by the server's clock, to the second
 	Version    string    // the version of the API server at which the store is; "" while it has none, such as during a list
-	Objects    int64
-	Tombstones int64
-	Log        int64 // how many changes the server keeps for readers
+	Objects    int64     // how many objects the store has
+	Tombstones int64     // how many deleted objects it keeps, because some watcher may not have handled their delete
+	Log        int64     // how many changes the server keeps for readers
 }
 
 // Status asks the server for the state of the store, with two requests. It gives up each after 10 seconds. It
