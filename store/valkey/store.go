@@ -55,11 +55,11 @@ type Store struct {
 // replica may be behind. The server must be Redis 7 or later, or Valkey.
 //
 // If the server does not have all parts of the store, Open begins an empty one, and reports a *MissingError
-// to Options.ErrorHandler. Open blocks for two requests. When ctx ends, it returns within 10 seconds. If it
-// returns an error of the connection, it may have taken over nevertheless: call it again. If the server knows
-// a higher token, Open returns an error that wraps ErrFenced and has the remedy. It also returns an error if
-// the server shows that it may evict any key to make room (a maxmemory-policy that begins with allkeys-), or
-// if an argument cannot be used.
+// to Options.ErrorHandler. Open blocks for two or three requests. When ctx ends, it returns within 10
+// seconds. If it returns an error of the connection, it may have taken over nevertheless: call it again. If
+// the server knows a higher token, Open returns an error that wraps ErrFenced and has the remedy. It also
+// returns an error if an argument cannot be used, or if the server may evict any key to make room: its
+// maxmemory-policy then begins with allkeys-.
 func Open(ctx context.Context, client valkey.Client, example runtime.Object, opts Options) (*Store, error) {
 	s, err := open(ctx, client, example, opts)
 	if err != nil {
