@@ -16,8 +16,9 @@ import (
 // Discover asks the API server about resources, and returns them in the order of names. A name has the form
 // "pods", "leases.coordination.k8s.io" or "leases.v1.coordination.k8s.io". Without a version, Discover takes
 // the version that the API server prefers. Each Resource has the names and the kind from the API server, and
-// the field selectors that [Resource.SetKubernetesFields] sets. Discover blocks for a few requests. It
-// returns an error if a request fails, or if a resource does not exist or cannot be read and watched.
+// the field selectors that [Resource.SetKubernetesFields] sets. Discover blocks for a few requests, and
+// cannot be cancelled. It returns an error if a request fails, or if a resource does not exist or cannot be
+// read and watched.
 func Discover(upstream *rest.Config, names ...string) ([]Resource, error) {
 	all, errs := lookup(context.Background(), upstream, names)
 	for _, err := range errs {
