@@ -17,7 +17,7 @@ import (
 // new object with the parts to keep. The result must not share memory with parts of the
 // argument that should become free. It must have the same namespace, name, UID and
 // resourceVersion, because a relist finds changes by them. keep is called once for each
-// write, from the goroutine that writes, without a lock.
+// object that is written, from the goroutine that writes, without a lock.
 //
 // A write is refused if its argument is not a T, if keep returns nil, or if keep changes one
 // of those four fields. The error wraps [informer.ErrPermanent] and names the key, the store
