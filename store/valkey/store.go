@@ -147,8 +147,8 @@ func (s *Store) String() string {
 
 // Run calls run, and blocks until run returns. run is the Run of an informer over s, or of a group with such
 // an informer. The ctx that run gets ends with ctx, or earlier if a method of s finds that s can no longer
-// write. If s cannot write when Run is called, the ctx is done from the start. Run returns the error of run.
-// If s can no longer write, the error also wraps ErrFenced or ErrLost, even if run returns nil.
+// write. If s cannot write when Run is called, that ctx ends at once. Run returns the error of run. If s can
+// no longer write, the error also wraps ErrFenced or ErrLost, even if run returns nil.
 func (s *Store) Run(ctx context.Context, run func(context.Context) error) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
