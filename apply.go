@@ -173,14 +173,14 @@ func (a *applier[T]) apply(ctx context.Context, it *item[T]) bool {
 	return it.listing == nil || a.deleteUnlisted(ctx, it)
 }
 
-// gathers reports whether an item of a first list may join the unpublished items before it although the pace allows
-// no more.
+// gathers reports whether an item may join the unpublished items before it although the pace allows no more. An item of
+// a first list may, until there are a.part of them, if the store takes the objects of a first list in parts.
 func (a *applier[T]) gathers(it *item[T]) bool {
 	return a.gate.gathers && it.listed && it.scope.isLate() && len(a.records) < a.part
 }
 
-// resize chooses the size of the next part of a first list from the time that the store took for the last part, because
-// index functions may be slow.
+// resize halves the next part of a first list if the store took more than twice partTime for the last part, and doubles it
+// after less than partTime, because index functions may be slow.
 func (a *applier[T]) resize(took time.Duration) {
 	switch {
 	case took > 2*partTime:

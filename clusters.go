@@ -254,8 +254,8 @@ func (c *Clusters[T]) Move(name string, from ClusterSource) error {
 	return c.failed("Move", name, err)
 }
 
-// read makes s the scope of a cluster. If old reads the same cluster, old stays and continues with the source of s. The caller holds
-// roster.mu.
+// read makes s the scope of a cluster. If old has the same UID, which must not be "", old stays and continues with the source of s.
+// The caller holds roster.mu.
 func (c *Clusters[T]) read(name string, old, s *scope) error {
 	switch {
 	case channel.Closed(c.stopped):

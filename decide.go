@@ -179,7 +179,9 @@ type decider[T Object] struct {
 	finals atomic.Bool
 }
 
-// decide sets write, after and ends of a change, and appends the events of the change to records.
+// decide sets write, after and ends of a change, and appends the events of the change to records. Their Origin is
+// OriginLeft if the informer no longer reads the source, otherwise OriginInitial until the first list of the source is
+// applied, and after that OriginRelist for an item of a list.
 func (d *decider[T]) decide(c *change[T], records []record[T]) []record[T] {
 	from := len(records)
 	switch c.kind {
@@ -207,6 +209,8 @@ func (d *decider[T]) decide(c *change[T], records []record[T]) []record[T] {
 	return records
 }
 
+// delete decides about an object that is gone. It makes an event only if the store has the object or watchers may know
+// it. FinalStateUnknown is true if no delete of that object has come, or if only its key and its UID are known.
 func (d *decider[T]) delete(c *change[T], records []record[T]) []record[T] {
 	var none T
 	seen := c.kind == itemDelete && !c.broken // c.obj is the final state of an object
@@ -233,6 +237,8 @@ func (d *decider[T]) delete(c *change[T], records []record[T]) []record[T] {
 	return append(records, record[T]{event: Event[T]{Old: old, Type: EventDeleted, FinalStateUnknown: unknown}})
 }
 
+// upsert decides about an object that exists. A listed object that is unchanged makes no event, except for handlers of
+// client-go. An object with another UID than the stored one is a delete and an add.
 func (d *decider[T]) upsert(c *change[T], records []record[T]) []record[T] {
 	var none T
 	old := c.stored.obj

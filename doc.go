@@ -309,13 +309,14 @@ package informer
 
 // The parts of the package, in the order in which an event passes them. CONTRIBUTING.md has more.
 //
-//   - informer.go joins the parts. options.go and errors.go are what a program gives and gets.
-//   - source.go makes sources from clients. internal/source reads the sources, internal/framing decodes
-//     objects below the clients, and sink.go takes the objects.
+//   - informer.go joins the parts. options.go and errors.go are what a program gives and gets. errors.go also decides
+//     which of many objects that fail are reported.
+//   - source.go makes sources from clients, and starts and ends them. internal/source reads the sources, internal/framing
+//     decodes objects below the clients, and sink.go checks and transforms the objects.
 //   - gate.go makes the sources wait while the store is behind, and counts the waiting items.
 //   - apply.go takes items from the queue, decide.go decides what each changes, and write.go writes it,
 //     with own.go, plain.go or durable.go. internal/memory is the informer's own store.
-//   - processor.go publishes events in a log, and owns the listeners.
+//   - processor.go publishes events in a log, and owns the listeners. It decides which watchers get earlier deletes.
 //   - listener.go calls one watcher, and pop.go prepares what it has not handled. join.go reads its first
 //     state, backlog.go bounds and merges its events, and crew.go divides them among workers. calls.go
 //     counts the calls, and has client-go's handlers and followers of versions.

@@ -349,7 +349,8 @@ func (r *reports) listed(ctx context.Context, covers func(key string) bool, list
 }
 
 // unusable counts and reports err, which is about something that is not an object of the informer. Even
-// if it has a key, the object in the store under that key may be usable.
+// if it has a key, the object in the store under that key may be usable. It counts by operation and text, and
+// after 100 different texts only by operation.
 func (r *reports) unusable(ctx context.Context, err *ObjectError) {
 	r.mu.Lock()
 	what := err.Op + ": " + err.Err.Error()

@@ -277,8 +277,8 @@ func (in *gate[T]) enter(patience context.Context, it *item[T], bound int) {
 	}
 }
 
-// roomFor reports whether a change of a source may enter. Several sources share the room, so that one with many changes does
-// not delay the others. The caller holds mu.
+// roomFor reports whether a change of a source may enter: fewer than bound changes wait. Several sources divide the room, and
+// none gets more than in.share, so that one with many changes does not delay the others. The caller holds mu.
 func (in *gate[T]) roomFor(s *scope, bound int) bool {
 	if changes := s.changes(); in.several && changes > 0 && changes >= min(in.share, bound/in.crowded) {
 		return false

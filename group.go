@@ -259,6 +259,7 @@ func (g *Group) Run(ctx context.Context) error {
 	return errors.Join(failed...)
 }
 
+// startLocked runs m. A member that stops first gets the ctx of Run. The ctx of any other ends when those have returned.
 func (g *Group) startLocked(m *member) {
 	parent, running := g.later, &g.running
 	if m.first {

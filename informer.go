@@ -480,6 +480,7 @@ func (i *CustomCacheInformer[T]) Health() Health {
 	return h
 }
 
+// sourceHealth returns what Health has of the sources. An informer without a source counts as watching.
 func (i *CustomCacheInformer[T]) sourceHealth() (h Health) {
 	for n, s := range i.gate.scopes() {
 		h.Foreign += int(s.dropped.Load())

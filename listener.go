@@ -403,8 +403,9 @@ func (l *informerProcessorListener[T]) call(ctx context.Context, e *Event[T]) (t
 	return 0, l.methods.tell(ctx, e)
 }
 
-// settle counts an attempt and reports its result. If the attempt was interrupted, or is not repeated
-// because the informer stops, the event counts as not delivered.
+// settle counts an attempt and passes its result to the observer. It reports the first error of an event, and the last
+// one if the event is given up. If the attempt was interrupted, or is not repeated because the informer stops, the event
+// counts as not delivered.
 func (l *informerProcessorListener[T]) settle(ctx context.Context, a attempt[T]) {
 	if interrupted(ctx, a.err) {
 		return

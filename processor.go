@@ -336,7 +336,7 @@ func (p *informerProcessor[T]) run(ctx context.Context) {
 }
 
 // drain lets the listeners deliver the rest of the log, and blocks until they have, or for at most timeout.
-// run is the ctx of Run, which is done. The log must not get further records.
+// If the lease is lost, it does not wait. run is the ctx of Run, which is done. The log must not get further records.
 func (p *informerProcessor[T]) drain(run context.Context, timeout time.Duration) {
 	if timeout == 0 || errors.Is(context.Cause(run), ErrLeaseLost) {
 		return
@@ -440,7 +440,7 @@ func (p *informerProcessor[T]) handled() (after, upTo int64, keepers []tombstone
 }
 
 // inheritsLocked reports whether a watcher that is added now would get the deletes that happened while no
-// watcher was registered.
+// watcher was registered: before Run, and for the time inheritance after the first watcher.
 func (p *informerProcessor[T]) inheritsLocked() bool {
 	return p.tombstones != nil && (p.state == processorNew || p.Now()-p.listening < inheritance)
 }

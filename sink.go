@@ -231,6 +231,8 @@ func (in *sink[T]) settle() {
 	}
 }
 
+// takeListed takes an object of a list. Fewer than gateBound such objects may wait for the store, or 2*maxPart of a
+// first list that the store takes in parts.
 func (in *sink[T]) takeListed(kind itemKind, obj any) {
 	if in.ctx.Err() != nil || in.scope.gone.Load() {
 		return // Transform need not be called for the rest

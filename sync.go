@@ -99,7 +99,7 @@ func (i *CustomCacheInformer[T]) syncError(err error, late []string) *SyncError 
 }
 
 // syncErrorIn returns the error of a caller that waits for one region, or for all if the name is "". If
-// it waits for one region, failures in other regions are left out.
+// it waits for one region, failures in other regions are left out. An error of the store goes before those of sources.
 func (i *CustomCacheInformer[T]) syncErrorIn(region string, err error, late []string) *SyncError {
 	h := i.sourceHealth()
 	reason := h.SourceError
