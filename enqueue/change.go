@@ -35,6 +35,7 @@ func Annotations(before, after metav1.Object) bool {
 	return !maps.Equal(before.GetAnnotations(), after.GetAnnotations())
 }
 
+// passes reports whether an update passes, see [Change].
 func passes(changes []Change, before, after metav1.Object) bool {
 	if len(changes) == 0 || after.GetDeletionTimestamp() != nil {
 		return true

@@ -51,7 +51,9 @@ package enqueue
 // The parts of the package.
 //
 //   - options.go has the options, and controller.go the Controller. source.go makes its watchers, with keys.go and
-//     change.go. scope.go knows which keys no object can have. health.go has the Health, and late.go what it waits for.
+//     change.go. scope.go knows which keys no object can have, and portable.go which types of keys replicas can exchange.
+//     health.go has the Health, and late.go what it waits for.
 //   - standby.go keeps the keys until the program is elected, and shards.go divides them over replicas.
-//   - worker.go makes the calls, queue.go plans them, and shares.go divides the workers between clusters. state.go
-//     notes the results of calls, deletes.go which deletes they have handled, and error.go has their error.
+//   - worker.go makes the calls, and decides when a key comes again and which failures are reported. queue.go plans the
+//     calls, and shares.go divides the workers between clusters. state.go notes the results of calls, deletes.go which
+//     deletes they have handled, and error.go has their error.

@@ -85,7 +85,7 @@ type Health struct {
 	Dropped int `json:"dropped,omitempty"`
 }
 
-// tookLimits is how many limits the calls of Health.Took have. The first is firstLimit.
+// tookLimits is how many limits the calls of Health.Took have. The first is firstLimit, and each is four times the last.
 const (
 	tookLimits = 12
 	firstLimit = 100 * time.Microsecond

@@ -69,6 +69,7 @@ type cache interface {
 	ServerVersionIn(ctx context.Context, cluster string) (string, error)
 }
 
+// waitForVersion waits until a cache has a version. For a cluster that is no longer engaged, it does not wait.
 func waitForVersion(ctx context.Context, of cache, v informer.SourceVersions, version string) error {
 	if v.Cluster == "" {
 		return of.WaitForVersion(ctx, v.Namespace, version)
