@@ -110,7 +110,8 @@ type file struct {
 	err     error
 }
 
-// read returns the files of the directory, by the names of their clusters.
+// read returns the files of the directory, by the names of their clusters. A file gets an error if its name is wrong or
+// comes twice, or if it is larger than MaxSize or not a regular file of the directory.
 func read(directory string) (map[string]file, error) {
 	// A Root follows no link out of the directory. It is opened each time, because the path may lead elsewhere by now.
 	root, err := os.OpenRoot(directory)

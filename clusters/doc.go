@@ -50,3 +50,10 @@
 // read may take 10 s, and at most 8 are under way. The user of a kubeconfig needs the verb get on the namespace
 // kube-system, see [store.ClusterUID]. Without it, a cluster that gets another address or CA counts as another one.
 package clusters
+
+// The parts of the package.
+//
+//   - provider.go is the Provider, with its Health. secrets.go and directory.go bring it the kubeconfigs of Secrets and of
+//     files, and config.go refuses some of them.
+//   - set.go decides whether another kubeconfig is of the same cluster, calls the followers, and asks clusters for their UIDs.
+//   - follow.go is the follower that is an informer, and clients.go the one that keeps a client for each cluster.

@@ -31,8 +31,8 @@ type Follower interface {
 }
 
 const (
-	readTimeout = 10 * time.Second
-	maxReads    = 8
+	readTimeout = 10 * time.Second // for the UID of one cluster
+	maxReads    = 8                // clusters that are asked for their UIDs at a time
 	// A cluster whose UID cannot be read is asked again after firstPause, then after twice as long, and so on.
 	firstPause, lastPause = time.Minute, 10 * time.Minute
 )
@@ -152,8 +152,8 @@ func (s *set) call(name string, c *cluster) error {
 	return errors.Join(errs...)
 }
 
-// change makes next the current setting of c, and chooses its uid. It returns an error if ctx ends, or if a new address
-// does not answer.
+// change makes next the current setting of c, and chooses its uid. The uid stays if the UID of kube-system is the same or,
+// if it is not known, the address and the CA. change returns an error if ctx ends, or if a new address does not answer.
 func (s *set) change(ctx context.Context, c *cluster, next *setting) error {
 	var system types.UID
 	same := false
