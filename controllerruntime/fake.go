@@ -17,7 +17,7 @@ import (
 	"github.com/customcacheinformer/informer/internal/object"
 )
 
-// isFake reports whether c is controller-runtime's fake client, or an interceptor around one.
+// isFake reports whether c, or a client that its Unwrap returns, has a type of a package whose path ends in /client/fake.
 func isFake(c client.WithWatch) bool {
 	for !object.IsNil(c) {
 		t := reflect.TypeOf(c)
