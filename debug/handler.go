@@ -133,7 +133,7 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 // rebound reports whether r may come from a script of a site whose name points here. A browser sends the name
-// of the site as Host, and a script cannot change it.
+// of the site as Host, and a script cannot change it. Handler has the rule.
 func rebound(r *http.Request) bool {
 	local, ok := r.Context().Value(http.LocalAddrContextKey).(*net.TCPAddr)
 	if (!ok || !local.IP.IsLoopback()) && r.Method != http.MethodPost || r.Header.Get("Sec-Fetch-Site") != "" {

@@ -26,6 +26,7 @@ type actor interface {
 	Act(ctx context.Context) error
 }
 
+// newMemberView returns the view of a member. A person should look at it if it is not live, or has run and is not ready.
 func newMemberView(name string, is informer.MemberHealth) memberView {
 	v := memberView{Name: name, State: "ready"}
 	if text, err := json.Marshal(is); err == nil {
