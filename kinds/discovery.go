@@ -86,7 +86,8 @@ func readAnswer(groups []*metav1.APIGroup, lists []*metav1.APIResourceList, err 
 	return a, nil
 }
 
-// take adds a resource that can be listed and watched. It ignores all others.
+// take adds a resource that can be listed and watched. It ignores all others. If several resources have one kind, the first
+// counts.
 func (a *answer) take(gv schema.GroupVersion, r metav1.APIResource) {
 	verbs := []string(r.Verbs)
 	if strings.Contains(r.Name, "/") || !slices.Contains(verbs, "list") || !slices.Contains(verbs, "watch") {

@@ -55,6 +55,6 @@
 // # The parts of the package
 //
 //   - kind.go names kinds. catalog.go knows what the server offers, from the CRDs and APIServices of sources.go and the answers of discovery.go.
-//   - set.go is the state of a Set. member.go brings each kind to the state that follows from the catalog, and follow.go brings the news
-//     to the catalog. new.go makes and runs a Set, lease.go has the Lease, and health.go shows the states.
+//   - set.go is the state of a Set. member.go brings each kind to the state that follows from the catalog. follow.go brings the news
+//     to the catalog, and decides when to ask discovery. new.go makes and runs a Set, lease.go has the Lease, and health.go shows the states.
 package kinds

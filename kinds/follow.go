@@ -92,7 +92,8 @@ func (s *Set[T]) settleAllLocked() {
 	}
 }
 
-// look notes whether the set can list the CRDs and the APIServices.
+// look notes whether the set can list the CRDs and the APIServices. It cannot if the server forbids that or, for the CRDs,
+// if the first list fails.
 func (s *Set[T]) look() {
 	failing, synced := s.crds.Health().SourceError, channel.Closed(s.crds.Synced())
 	forbidden, servicesListed := apierrors.IsForbidden(s.services.Health().SourceError), channel.Closed(s.services.Synced())

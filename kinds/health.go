@@ -102,6 +102,7 @@ func (s *Set[T]) Find(name string) (h KindHealth, ok bool) {
 	return h, ok
 }
 
+// health returns the KindHealth of m. A kind that is read, but whose source fails, is shown as Parked.
 func (m *member) health(source informer.SourceHealth) KindHealth {
 	h := KindHealth{Name: m.name, Kind: m.kind, State: m.state, Reason: m.reason, Since: m.since, Users: m.users, Wanted: m.wanted}
 	if m.at != nil {

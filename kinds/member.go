@@ -58,6 +58,8 @@ func (s *Set[T]) settleLocked(kinds ...schema.GroupKind) {
 	}
 }
 
+// settleMemberLocked brings a member to its state. The objects of a kind that is gone are deleted. A kind that is served is
+// read, and Parked if it soon will not be. A kind that is read but not served is Parked. Any other is Waiting.
 func (s *Set[T]) settleMemberLocked(m *member) {
 	f := s.catalog.find(m.kind, s.placeLocked(m), m.away)
 	switch {
@@ -92,7 +94,8 @@ func (s *Set[T]) placeLocked(m *member) *place {
 	return m.at
 }
 
-// readLocked makes a member read its kind at a place.
+// readLocked makes a member read its kind at a place. A kind with another resource, scope or CRD than before moves. If the
+// source has failed, or the kind was not served, the source is replaced, so that its pause ends.
 func (s *Set[T]) readLocked(m *member, p place) (err error) {
 	from := informer.ClusterSource{Source: s.source(p, m.kind.Namespace), TweakListOptions: m.kind.tweak(), UID: m.uid}
 	last, _ := s.failed.Load(m.name)
