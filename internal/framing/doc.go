@@ -13,3 +13,12 @@
 // object may be nested 9,000 deep. Larger objects are left to client-go. A list as a whole has no
 // limit.
 package framing
+
+// The parts of the package.
+//
+//   - transport.go decides which answers are taken apart, and clients.go which clients leave objects unchanged. tap.go is
+//     the Tap.
+//   - body.go is the new body of an answer, and read.go its Read. json.go and binary.go take apart lists and events.
+//   - type.go decodes an object, and decides whether client-go would do so. omit.go leaves out fields.
+//   - window.go has the bytes that were read, and the limits. scan.go finds the ends of values in JSON, and wire.go fields
+//     in protobuf.

@@ -43,7 +43,8 @@ func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	return resp, nil
 }
 
-// body returns the body that replaces resp.Body, or nil and the reason why resp.Body stays.
+// body returns the body that replaces resp.Body, or nil and the reason why resp.Body stays. It replaces only the body of
+// the first answer, if that is a 200 to a GET, not encoded, and in JSON or, for types with protobuf, in protobuf.
 func (t *Tap) body(r *http.Request, resp *http.Response) (b *body, why string) {
 	if resp.StatusCode != http.StatusOK || resp.Body == nil || r.Method != http.MethodGet {
 		return nil, "status " + strconv.Itoa(resp.StatusCode)
