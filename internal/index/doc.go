@@ -1,0 +1,9 @@
+package index
+
+// The parts of the package.
+//
+//   - index.go finds objects by a value. native.go decides whether the store has its own indexes. If not, overlay.go has
+//     indexes in memory. functions.go has index functions.
+//   - scan.go reads a store by key and page by page. pages.go shares pages among watchers that join, and decides how long
+//     the store rests between them.
+//   - indexer.go shows an Index as client-go's cache.Indexer, and view.go a store with given keys as a cache.Store.
