@@ -371,8 +371,8 @@ func (w *write) halves(leaf *node) (halves [2]*node) {
 	return halves
 }
 
-// merge merges the leaf at a place with its other half while both are small. It returns the branch, or the leaf
-// if the branch has no other.
+// merge merges the leaf at a place with its other half while they have at most maxLeaf/2 items together. It returns the
+// branch, or the leaf if the branch has no other.
 func (w *write) merge(b *node, at uint64, shift int) *node {
 	for {
 		leaf := b.kids[at]
