@@ -40,8 +40,10 @@ func (a *answers) notice(obj any) {
 	}
 }
 
-// checkVersion returns an error if a list of the resource, or a page of it, cannot have this version.
-// proven is true if the objects or the kind of the list show that it is a list of the resource.
+// checkVersion returns an error if a list of the resource, or a page of it, cannot have this version. A page must have the
+// version of the first page. After a list with a version, a list without one is refused, and after one that compares, one
+// that does not. An empty list without a version is refused if the sink may have objects, until contradictions of them came
+// in a row. proven is true if the objects or the kind of the list show that it is a list of the resource.
 func (a *answers) checkVersion(version string, first, proven bool) error {
 	switch {
 	case !first && version != a.page:
@@ -101,6 +103,8 @@ func (k *kind) learn(obj any) bool {
 	return k.object == u.GetKind()
 }
 
+// check returns an error if no item of l has the kind of the objects, and l is neither a List nor of the kind of the last
+// list or of a list of the objects. It believes the last of contradictions such lists in a row.
 func (k *kind) check(l *unstructured.UnstructuredList) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()

@@ -28,15 +28,17 @@
 //
 // Each line refers only to files in it or below it:
 //
-//	source.go                      New, Run and RunParts
+//	source.go, wire.go             New, Run and RunParts; RunOver, whose ListerWatcher may be replaced
 //	requests.go                    the lists and watches that the reflector asks for
-//	probe.go, client.go            lists and probes with the user's ListerWatcher
-//	forwarder.go                   the events of a watch, with firststate.go and fake.go
+//	probe.go, client.go            lists with the user's ListerWatcher; whether a probe or the newest state is needed
+//	forwarder.go                   the events of a watch, with merged.go for those that internal/framing decodes
+//	firststate.go, fake.go         how long a stream of the first state may be silent; the watch of a fake clientset
 //	feed.go                        the way from the reflector to the Sink
 //	reading.go                     the state of one Run, whose parts are in the next two lines
 //	resume.go, parts.go            the start at a version; a list that comes in parts
 //	trust.go, pauses.go            what the server is believed to have; the time between attempts
-//	connection.go                  Status, with failures.go, waiting.go, turn.go and calls.go
-//	answers.go                     the judgement of a list, with errors.go and versions.go
+//	connection.go                  Status, with failures.go (which are reported), waiting.go (for how long), decoded.go,
+//	                               turn.go and calls.go
+//	answers.go                     the judgement of a list, with errors.go (which may pass) and versions.go
 //	options.go                     Options, Callbacks and Sink, which the informer gives
 package source

@@ -220,7 +220,7 @@ func (f *forwarder) overdue(ctx context.Context) (watch.Event, bool) {
 	return watch.Event{Type: watch.Error, Object: &errStreamless.ErrStatus}, true
 }
 
-// inParts reports whether the objects of the watch go directly to the sink.
+// inParts reports whether the objects of the watch go directly to the sink: those of a first state with Options.Early.
 func (f *forwarder) inParts() bool { return f.phase == phaseStreaming && f.reading.opts.Early }
 
 // pass passes an event to the reflector or the sink. It returns false if the watch is stopped

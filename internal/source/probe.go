@@ -41,7 +41,7 @@ func (c *client) probe(ctx context.Context, version string) error {
 }
 
 // probeIfSuspect probes the server before a request from version, if a request has failed since
-// the server was last trusted.
+// the server was last trusted. If the server refuses a second probe, the error makes the reflector list.
 func (c *client) probeIfSuspect(ctx context.Context, version string) error {
 	if isAnyVersion(version) || !c.trust.is(suspect) {
 		return nil
