@@ -76,6 +76,8 @@ func (n *noting) ServerGroupsAndResourcesWithContext(ctx context.Context) ([]*me
 	return groups, resources, err
 }
 
+// discover returns the resource of a name, in the version that the name has, otherwise in the preferred one. It returns an
+// error unless the resource has the verbs get, list and watch.
 func discover(groups []*restmapper.APIGroupResources, name string) (Resource, error) {
 	mapper := restmapper.NewDiscoveryRESTMapper(groups)
 	withVersion, group := schema.ParseResourceArg(name)

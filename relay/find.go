@@ -12,7 +12,7 @@ import (
 )
 
 // find asks the API server for the resources of Options.Names until it has found all of them, or ctx
-// ends. It serves each resource that it finds, and calls begin for it.
+// ends, with pauses that grow from 1 s to 30 s. It serves each resource that it finds, and calls begin for it.
 func (r *Relay) find(ctx context.Context, begin func(*served)) {
 	backoff := wait.Backoff{Duration: time.Second, Factor: 2, Jitter: 0.2, Steps: 6, Cap: 30 * time.Second}
 	for {

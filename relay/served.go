@@ -33,7 +33,8 @@ func (s *served) answered(err error) {
 	}
 }
 
-// absent returns the error for reads while there is no state to serve, and nil otherwise.
+// absent returns the error for reads while there is no state to serve, and nil otherwise. It is 404 if the resource does not
+// exist, and 503 if the informer has failed or cannot read its first state now. A first state that comes is waited for.
 func (s *served) absent() error {
 	if s.gone.Load() {
 		return apierrors.NewGenericServerResponse(http.StatusNotFound, "get", s.GroupResource(), "", "", 0, true)
@@ -56,8 +57,8 @@ func unavailable(name string, reason error) error {
 	return apierrors.NewServiceUnavailable(fmt.Sprintf("the relay cannot serve %s: %v", name, reason))
 }
 
-// problem returns why agents get no answer or an old one, or nil. state is the result of HasState. begins
-// is true if the first state may still be on its way.
+// problem returns why agents get no answer or an old one, or nil. An answer is old if the API server has been silent for more
+// than maxStaleness. state is the result of HasState. begins is true if the first state may still be on its way.
 func (s *served) problem(maxStaleness time.Duration, state error) (reason error, begins bool) {
 	h := s.inf.Health()
 	silent := time.Since(h.LastContact)
