@@ -49,3 +49,11 @@
 // them. Values of interfaces with methods, such as the Object of a runtime.RawExtension, and maps whose
 // keys are not strings are not shared either. The fields in and around such a part are shared as usual.
 package share
+
+// The parts of the package.
+//
+//   - table.go is the Table. update.go is the walk over an object with an earlier state. hash.go and replace.go are the two
+//     walks over any other object, work.go has their state and limits, and equal.go compares parts.
+//   - types.go decides which types are shared, and account.go whether values at a path are looked at. place.go keeps what
+//     is known of each path.
+//   - weaktable.go holds the parts, and decides when to drop those that were collected. memory.go has all use of unsafe.
