@@ -85,7 +85,8 @@ func (s *Set) planLocked(n *session, now time.Time) (sessions, holders []string)
 	return sessions, holders
 }
 
-// checkLocked looks at a bucket that this replica has. wanted is true if the replica should keep it.
+// checkLocked looks at a bucket that this replica has. wanted is true if the replica should keep it. If not, checkLocked
+// releases it. It repairs a Lease that was deleted or changed. If the Lease has another holder, the bucket is lost.
 func (s *Set) checkLocked(h *holding, wanted bool) {
 	if h.phase == taking || h.phase == releasing {
 		return

@@ -10,7 +10,8 @@ import (
 	"github.com/customcacheinformer/informer/shards/internal/leases"
 )
 
-// claim records which deletes are handled, again and again until the session is over, for its Lease.
+// claim records which deletes are handled, for the Lease of a session, until the session is over. It does so every half of
+// Options.RenewEvery, and at least every askAfter.
 func (s *Set) claim(n *session) {
 	for {
 		held := n.allOpen()

@@ -120,6 +120,8 @@ func (s *Set) divideBy(r *plan.Ranges) {
 	}
 }
 
+// readOrCut returns the ranges in their Lease. If the Lease is missing, it counts the objects and creates the Lease, unless
+// a replica that works has a bucket: that replica creates the Lease again.
 func (s *Set) readOrCut(ctx context.Context) (*plan.Ranges, error) {
 	name := leases.RangesName(s.opts.Name)
 	lease, err := s.leases.Get(ctx, name, metav1.GetOptions{})

@@ -81,8 +81,8 @@ package shards
 //     waits for the caches before its calls begin. release.go releases a bucket. repairs.go writes Leases again
 //     that were changed from outside, and deaths.go ends the sessions of replicas that have died.
 //   - claims.go records which deletes are handled, and deletes.go passes on deletes that a holder cannot know of.
-//   - division.go has the buckets of keys, and has the replicas agree on ranges of namespaces. source.go, part.go
-//     and count.go deliver the objects of the replica's namespaces.
+//   - division.go has the buckets of keys, and has the replicas agree on ranges of namespaces, for which count.go counts
+//     objects. source.go decides when a replica lists its namespaces again, and part.go asks for their objects.
 //   - calls.go lets calls in, and health.go shows how the set is doing.
 //   - setup.go makes a set, set.go has its state, and requests.go its requests.
 //   - session.go and holding.go have a session of this replica and a bucket of it, and lag.go how far its

@@ -17,7 +17,8 @@ func (s *Set) dropLocked(h *holding) {
 	}
 }
 
-// release waits until no call for a key of the bucket is under way, and releases the bucket.
+// release waits until no call for a key of the bucket is under way, and releases the bucket. After Options.DrainTimeout it
+// ends the ctx of the calls, but still waits for them.
 func (s *Set) release(h *holding) {
 	late := time.AfterFunc(max(0, s.opts.DrainTimeout), func() { h.cancel(errDrained) })
 	defer late.Stop()

@@ -12,6 +12,8 @@ import (
 	"github.com/customcacheinformer/informer/shards/internal/leases"
 )
 
+// renew writes the Lease of a session every Options.RenewEvery, and at once if the session is leaving. If the session is in a
+// hurry or a write has failed, renew does so within retryAfter.
 func (s *Set) renew(n *session, leave <-chan struct{}) {
 	pause := time.NewTimer(s.opts.RenewEvery)
 	defer pause.Stop()

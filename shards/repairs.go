@@ -9,8 +9,8 @@ import (
 	"github.com/customcacheinformer/informer/shards/internal/leases"
 )
 
-// repairLocked writes the Lease of a bucket of this replica again, after it was deleted or
-// changed it.
+// repairLocked writes the Lease of a bucket of this replica again, after the Lease was deleted
+// or changed.
 func (s *Set) repairLocked(h *holding) {
 	seen := &s.view.buckets[h.bucket]
 	if !seen.mayAsk() {

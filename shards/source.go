@@ -127,7 +127,8 @@ func (s *source) await(ctx context.Context, bucket int) error {
 	}
 }
 
-// want sets the buckets that the replica has.
+// want sets the buckets that the replica has. The informer lists again gather after a bucket has come, and linger after
+// buckets have only gone.
 func (s *source) want(buckets sharding.Buckets) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

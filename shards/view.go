@@ -146,6 +146,7 @@ func (s *seenSession) mayWork(opts *Options, now time.Time) bool {
 	return !s.Ended && now.Before(s.end(opts))
 }
 
+// mayTake reports whether buckets may be given to the session: it may work, its Lease is there, and it is not Idle.
 func (s *seenSession) mayTake(opts *Options, now time.Time) bool {
 	return s.lease != nil && !s.Idle && s.mayWork(opts, now)
 }
