@@ -97,8 +97,8 @@ func (s *Store) publish(change func(map[string]*index)) {
 	s.indexes.Store(&all)
 }
 
-// declare makes writes maintain the indexes from now on. It returns the indexes that must
-// still be built.
+// declare makes writes maintain the indexes from now on. It returns the indexes that must still be built: those that the
+// file does not have as a whole, or for which agrees is false.
 func (s *Store) declare(indexers cache.Indexers) (fresh cache.Indexers, err error) {
 	if err := s.claim(context.Background()); err != nil {
 		return nil, err

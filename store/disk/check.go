@@ -70,6 +70,8 @@ type visitor interface {
 	record(path []string, key, payload []byte) error
 }
 
+// check calls visit for all that a file holds. It returns an error that wraps ErrDamaged if a page, a key or a sum is
+// wrong, a readError, or an error of visit.
 func check(file io.ReaderAt, size int64, visit visitor) error {
 	meta, err := readMeta(file)
 	if err != nil {

@@ -159,7 +159,7 @@ func unmark(path string) error {
 	return nil
 }
 
-// setAside renames the file at path, and removes files that were set aside before.
+// setAside renames the file at path, and removes files that were set aside before, unless this one was always empty.
 func setAside(path string, reason error, report func(error)) error {
 	const suffix, asideTime = ".aside-", "20060102T150405.000000Z"
 	info, err := os.Stat(path)

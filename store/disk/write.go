@@ -56,7 +56,8 @@ func (s *Store) write(ctx context.Context, b batch) error {
 }
 
 // evaluateAll returns the values of each change, by index. It must be called before a
-// transaction begins, because the index functions are the user's code.
+// transaction begins, because the index functions are the user's code. If a function returns an error, the write is
+// refused, except for an index that is still being built: that index fails.
 func evaluateAll(ctx context.Context, indexes map[string]*index, changes []change) (map[string][][]string, error) {
 	all := map[string][][]string{}
 	for name, x := range indexes {
