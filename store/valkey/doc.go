@@ -116,7 +116,8 @@ package valkey
 //
 //   - store.go opens a Store. durable.go and read.go have its methods, write.go plans a write, and
 //     token.go makes the number that fences writers.
-//   - source.go lists for readers, watch.go follows the log, and head.go reads its newest entries.
+//   - source.go lists for readers, watch.go follows the log, and head.go reads its entries, and decides whether the log has
+//     all changes after a version.
 //   - script.go runs the scripts in lua, each of which is one atomic step. lua/state.lua checks the fence.
 //   - keys.go has the names on the server, position.go the position of a store after a write.
 //   - options.go, errors.go and status.go are what a program gives and gets.

@@ -70,6 +70,8 @@ func later(err error) error {
 	return apierrors.NewTooManyRequests("valkey: "+err.Error(), 1)
 }
 
+// begins returns nil if a watch can begin at a version: the store has a state and is not behind the informer, its log is
+// the one of the informer's list, and the log has all changes after the version.
 func (s *Source) begins(h head, version uint64) error {
 	if err := h.ready(); err != nil {
 		return err
