@@ -210,7 +210,7 @@ func (d *decider[T]) decide(c *change[T], records []record[T]) []record[T] {
 }
 
 // delete decides about an object that is gone. It makes an event only if the store has the object or watchers may know
-// it. FinalStateUnknown is true if no delete of that object has come, or if only its key and its UID are known.
+// it. FinalStateUnknown is true if the source sent no delete of that object, or if only its key and its UID are known.
 func (d *decider[T]) delete(c *change[T], records []record[T]) []record[T] {
 	var none T
 	seen := c.kind == itemDelete && !c.broken // c.obj is the final state of an object
