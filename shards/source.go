@@ -127,8 +127,8 @@ func (s *source) await(ctx context.Context, bucket int) error {
 	}
 }
 
-// want sets the buckets that the replica has. The informer lists again gather after a bucket has come, and linger after
-// buckets have only gone.
+// want sets the buckets that the replica has. If it has a new bucket, the informer lists again after gather. If it has only
+// lost buckets, the informer does so after linger.
 func (s *source) want(buckets sharding.Buckets) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
