@@ -1,3 +1,9 @@
+// Package debug serves a live page about the informers, the controllers, the sets of package shards and other
+// members of a program's group, and the same as JSON. It answers questions of an operator: whether the informer
+// has synced, what fails, which watcher is late and with which object, which key fails in a controller, and
+// which buckets (shares of the keys) this replica owns.
+//
+// It is a separate package because it needs html/template, which programs without the page need not contain.
 package debug
 
 // The parts of the package.

@@ -81,14 +81,45 @@ func TestASetWithoutItsInformerIsNotReady(t *testing.T) {
 }
 
 func TestAReleaseEndsTheWaitOfItsLease(t *testing.T) {
-	run(t, kinds.Options[whole]{}, func(*server) {}, func(w *world) {
-		one := w.acquire(widget)
-		w.acquire(widget) // keeps the kind
-		done := make(chan error, 1)
-		go func() { done <- one.WaitForSync(w.t.Context()) }()
-		after(time.Second)
-		one.Release()
-		if err := <-done; !errors.Is(err, kinds.ErrReleased) {
+	for name, prepare := range map[string]func(*server){
+		"that is not served": func(*server) {},
+		"that is not listed": func(s *server) {
+			s.define(widgets)
+			s.fail = widgetsFail("list watch stream", failure(403, metav1.StatusReasonForbidden, "no rights"))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			run(t, kinds.Options[whole]{}, prepare, func(w *world) {
+				one := w.acquire(widget)
+				w.acquire(widget) // keeps the kind
+				done := make(chan error, 1)
+				go func() { done <- one.WaitForSync(w.t.Context()) }()
+				after(time.Second)
+				one.Release()
+				if err := <-done; !errors.Is(err, kinds.ErrReleased) {
+					w.t.Errorf("WaitForSync: %v", err)
+				}
+			})
+		})
+	}
+}
+
+func TestTheEndOfASetEndsTheWaitOfItsLeases(t *testing.T) {
+	run(t, kinds.Options[whole]{}, func(s *server) {
+		s.define(widgets)
+		s.fail = widgetsFail("list watch stream", failure(403, metav1.StatusReasonForbidden, "no rights"))
+	}, func(w *world) {
+		set := must(kinds.New(clientsOf(w.server), kinds.Options[whole]{Name: "short", ErrorHandler: w.log.handle}))
+		lease := must(set.Acquire(widget))
+		runAll(w.t, set.Informer())
+		ctx, cancel := context.WithTimeout(w.t.Context(), time.Minute)
+		defer cancel()
+		if err := set.Run(ctx); err != nil {
+			w.t.Error(err)
+		}
+		err := lease.WaitForSync(w.t.Context())
+		refuses(w.t, err, "no rights")
+		if !errors.Is(err, informer.ErrStopped) {
 			w.t.Errorf("WaitForSync: %v", err)
 		}
 	})

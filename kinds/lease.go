@@ -64,14 +64,24 @@ func (l *Lease[T]) Health() KindHealth {
 func (l *Lease[T]) WaitForSync(ctx context.Context) error {
 	for {
 		l.set.mu.Lock()
-		read, reason, changed := l.of.at != nil, l.of.reason, l.of.changed
+		read, text, changed := l.of.at != nil, l.of.reason, l.of.changed
 		l.set.mu.Unlock()
 		if l.isReleased() {
 			return fmt.Errorf("kinds %s: WaitForSync of %s: %w", l.set.name, l.of.name, ErrReleased)
 		}
+		var reason error
+		if text != "" {
+			reason = errors.New(text)
+		}
 		if read {
-			if err := l.set.objects.WaitForSyncIn(ctx, l.of.name); !errors.Is(err, informer.ErrNotEngaged) {
+			waiting, end := l.until(ctx, changed)
+			err := l.set.objects.WaitForSyncIn(waiting, l.of.name)
+			end()
+			if err == nil || ctx.Err() != nil || !errors.Is(err, context.Canceled) && !errors.Is(err, informer.ErrNotEngaged) {
 				return err
+			}
+			if late := new(informer.SyncError); errors.As(err, &late) {
+				reason = late.Reason
 			}
 		}
 		err := informer.ErrStopped
@@ -82,8 +92,23 @@ func (l *Lease[T]) WaitForSync(ctx context.Context) error {
 		case <-ctx.Done():
 			err = ctx.Err()
 		}
-		return &informer.SyncError{Informer: l.set.name, Late: []string{"the kind " + l.of.name}, Reason: errors.New(reason), Err: err}
+		return &informer.SyncError{Informer: l.set.name, Late: []string{"the kind " + l.of.name}, Reason: reason, Err: err}
 	}
+}
+
+// until returns a ctx that also ends when changed is closed or Run of the set ends. The caller must call end.
+func (l *Lease[T]) until(ctx context.Context, changed <-chan struct{}) (waiting context.Context, end func()) {
+	waiting, cancel := context.WithCancel(ctx)
+	var watching sync.WaitGroup
+	watching.Go(func() {
+		defer cancel()
+		select {
+		case <-changed:
+		case <-l.set.stopped:
+		case <-waiting.Done():
+		}
+	})
+	return waiting, func() { cancel(); watching.Wait() }
 }
 
 // AddWatcher registers a watcher for the objects of this kind only. It does not block. The watcher is one of the informer over all kinds:

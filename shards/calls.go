@@ -25,9 +25,9 @@ func (s door) Join(name string, w sharding.Worker) error {
 	defer s.mu.Unlock()
 	switch {
 	case slices.ContainsFunc(s.workers, func(other worker) bool { return other.name == name }):
-		return fmt.Errorf("shards: set %s: another worker has the name %q", s.opts.Name, name)
+		return fmt.Errorf("shards: set %s: another controller has the name %q", s.opts.Name, name)
 	case s.ctx != nil:
-		return fmt.Errorf("shards: set %s: the worker %q is too late: %w", s.opts.Name, name, informer.ErrAlreadyRun)
+		return fmt.Errorf("shards: set %s: the controller %q is too late: %w", s.opts.Name, name, informer.ErrAlreadyRun)
 	}
 	s.workers = append(s.workers, worker{w, name, keys})
 	return nil

@@ -62,7 +62,7 @@ func (s *Set) reach(ctx context.Context, last leases.Past) error {
 			err = w.Fresh(ctx, s.opts.Margin)
 		}
 		if err != nil {
-			return fmt.Errorf("worker %s: %w", w.name, err)
+			return fmt.Errorf("controller %s: %w", w.name, err)
 		}
 	}
 	return nil
@@ -106,7 +106,7 @@ func (s *Set) reportMissing(w worker, seen, missing sharding.Versions) {
 	}
 	s.missed = time.Now()
 	for source, now := range missing {
-		s.later(fmt.Errorf("worker %s: the last holder of a bucket had seen version %s of source %s, and the server is only at %s: "+
+		s.later(fmt.Errorf("controller %s: the last holder of a bucket had seen version %s of source %s, and the server is only at %s: "+
 			"it was restored from a backup, or the Leases are of another cluster; this replica continues", w.name, seen[source], source, now))
 	}
 }

@@ -62,17 +62,18 @@ func (s *Set) Run(ctx context.Context) error {
 func (s *Set) begin(ctx context.Context) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	switch {
-	case s.ctx != nil:
+	if s.ctx != nil {
 		return fmt.Errorf("shards: set %s: %w", s.opts.Name, informer.ErrAlreadyRun)
-	case len(s.workers) == 0:
-		return fmt.Errorf("shards: set %s: no worker has joined, such as a controller with enqueue.Options.Shards", s.opts.Name)
-	}
-	_, err := s.watched.AddWatcher(informer.WatcherFunc[*coordinationv1.Lease](s.note), informer.WatcherOptions{Name: s.opts.Name, MaxBacklog: -1})
-	if err != nil {
-		return fmt.Errorf("shards: set %s: %w", s.opts.Name, err)
 	}
 	s.ctx, s.lag.divided = ctx, len(s.sources) > 0
+	err := errors.New("no controller has joined, see enqueue.Options.Shards")
+	if len(s.workers) > 0 {
+		_, err = s.watched.AddWatcher(informer.WatcherFunc[*coordinationv1.Lease](s.note), informer.WatcherOptions{Name: s.opts.Name, MaxBacklog: -1})
+	}
+	if err != nil {
+		close(s.stopped)
+		return fmt.Errorf("shards: set %s: %w", s.opts.Name, err)
+	}
 	close(s.started)
 	return nil
 }
@@ -127,7 +128,7 @@ func (s *Set) await(ctx context.Context) error {
 	}
 	for _, w := range s.workers {
 		if err := w.WaitForSync(ctx); err != nil {
-			return fmt.Errorf("worker %s: %w", w.name, err)
+			return fmt.Errorf("controller %s: %w", w.name, err)
 		}
 	}
 	for n, src := range s.sources {

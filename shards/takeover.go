@@ -86,7 +86,7 @@ func (s *Set) fill(n *session) {
 		}
 		for _, w := range s.workers {
 			if err := w.Queue(n.ctx, fresh); err != nil && n.ctx.Err() == nil && !errors.Is(err, informer.ErrStopped) {
-				s.report(fmt.Errorf("worker %s: queueing the keys of buckets: %w", w.name, err))
+				s.report(fmt.Errorf("controller %s: queueing the keys of buckets: %w", w.name, err))
 			}
 		}
 	}

@@ -98,10 +98,14 @@ func TestASetEndsWithItsController(t *testing.T) {
 
 func TestASetRefusesControllersThatCannotJoin(t *testing.T) {
 	inWorld(t, 0, func(t *testing.T, w *world) {
+		empty := newAlone(t, w.objects, w.api)
+		empty.refused(empty.set.Run(t.Context()), "set test: no controller has joined")
+		if err := empty.set.WaitForSync(t.Context()); !errors.Is(err, informer.ErrStopped) || !empty.set.Health().Stopped {
+			t.Errorf("WaitForSync after a Run that has failed: %v; Health: %+v", err, empty.set.Health())
+		}
 		a := newAlone(t, w.objects, w.api)
-		a.refused(a.set.Run(t.Context()), "set test: no worker has joined")
 		testkit.Must(t, a.join("worker"))
-		a.refused(a.join("worker"), `another worker has the name "worker"`)
+		a.refused(a.join("worker"), `another controller has the name "worker"`)
 		short, end := context.WithTimeout(t.Context(), time.Second)
 		defer end()
 		var late *informer.SyncError

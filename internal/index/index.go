@@ -1,6 +1,3 @@
-// Package index reads a store: page by page, by key, and by the values of index functions. It works
-// with any cache.Store, and with stores that are given keys. It uses the store's own indexes if there
-// are any, and otherwise indexes in memory that follow the writes of the store.
 package index
 
 import (
