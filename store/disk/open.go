@@ -113,7 +113,7 @@ func (s *Store) openDatabase(path string, want label, opts Options) (err error) 
 }
 
 // Close closes the file. It waits for the calls that are under way. Later calls of other methods
-// return ErrClosed. A second Close returns the same result as the first.
+// return ErrClosed, or ErrDamaged if the file is damaged. A second Close returns the same result as the first.
 func (s *Store) Close() error { return s.close() }
 
 func (s *Store) closeAll() error {
