@@ -129,7 +129,8 @@ func (e *WatchError) Unwrap() error { return e.Err }
 // object.
 type StoreError struct {
 	// Op is the operation that failed: "get", "add", "update" or "delete", or for a [Sink] "put" or "remove". For a Durable it may
-	// also be "scan", "apply", "forget", "resume" or "tombstones". In Health it may also be "list" or "bookmark".
+	// also be "scan", "apply", "forget", "resume" or "tombstones". In Health it may also be "list" or "bookmark",
+	// and "apply" for the informer's own store.
 	Op string
 	// Key is the key in the store: "namespace/name" or "name", with "cluster|" before it if NewOverClusters has made
 	// the informer. For "apply" it is the key of the first change. It is "" if the operation has no key.
@@ -204,10 +205,11 @@ func (e *PanicError) Unwrap() error {
 	return err
 }
 
-// ObjectError reports an object that could not be used. The object cannot be decoded or is not of the
-// informer's type, or a function of the program, such as Options.Transform, failed for it. An object that
-// keeps failing is reported once. If many objects fail, only the first three, the 10th, the 100th, the
-// 1,000th and so on are reported.
+// ObjectError reports an object that could not be used. The object cannot be decoded, is not of the
+// informer's type or namespace, or has no name, or a function of the program, such as Options.Transform,
+// failed for it. If Op is "decode", "transform" or "index", an object that keeps failing is reported once.
+// If many objects fail, only the first three, the 10th, the 100th, the 1,000th and so on are reported. If Op
+// is "list", "watch" or "store", the same rule applies to the repetitions of one error.
 type ObjectError struct {
 	// Op is "list", "watch", "decode", "transform", "index" or "store". "store" means that the object
 	// was in the store when Run was called, perhaps as a tombstone.

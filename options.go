@@ -306,14 +306,14 @@ type WatcherOptions struct {
 	OnSynced func(ctx context.Context)
 }
 
-// ListLimit limits how many lists are under way at the same time. Without a limit, informers that start together
-// list together. A program then needs the most memory at its start, and an API server has the highest load after an
-// outage.
+// ListLimit limits how many lists are under way at the same time. [NewListLimit] makes one. Without a limit, informers
+// that start together list together. A program then needs the most memory at its start, and an API server has the highest
+// load after an outage.
 //
-// A list waits for its turn before its request, first come, first served. So does a stream of the first state. An informer
-// of [NewInNamespaces] has a list for each namespace. A turn lasts until the list is taken in or has failed. A pause
+// A list waits for its turn before its request, first come, first served. So does a stream of the first state. An informer over
+// several namespaces or clusters has a list for each. A turn lasts until the list is taken in or has failed. A pause
 // before the next attempt needs no turn. A turn also ends after 5 s in which nothing has arrived and no object was taken
-// in. The list then continues without a turn. So n lists that hang hold up the others for 5 s. The same is true if an
+// in. The list then continues without a turn. So lists that hang hold up the others for only 5 s. The same is true if an
 // informer waits for another one in its Transform. If client-go reads the body of an answer by itself, see [Transport],
 // the turn ends a minute after the beginning of the answer instead.
 //

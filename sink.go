@@ -127,8 +127,8 @@ type listing struct {
 	end      context.CancelFunc
 }
 
-// Replace takes a whole list. doubtful is true if the server may have gone back in time, so that a
-// version may stand for another state than before.
+// Replace takes a whole list. doubtful is true if a version may stand for another state than before, see
+// source.Sink.
 func (in *sink[T]) Replace(list []any, version string, doubtful bool) {
 	if in.has() != nil {
 		list = slices.DeleteFunc(slices.Clone(list), in.foreign)

@@ -58,8 +58,8 @@ type Provider struct {
 }
 
 // New returns a provider that calls followers for each cluster of source. It makes no request and reads no file; Run
-// does. It returns an error if source or a follower is nil, if there is no follower, or if a field of source is empty
-// or wrong.
+// does. It returns an error if source or a follower is nil, if there is no follower, or if a required field of source
+// is empty or any field is wrong.
 func New(source Source, opts Options, followers ...Follower) (*Provider, error) {
 	p := &Provider{name: cmp.Or(opts.Name, "clusters"), started: make(chan struct{}), stopped: make(chan struct{})}
 	p.set.followers, p.set.allow, p.set.uid = slices.Clone(followers), opts.Allow, opts.UID

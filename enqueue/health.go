@@ -31,7 +31,8 @@ type Health struct {
 	Reason error `json:"-"`
 	// Standby is true if Options.Elected is set and the workers have not started yet.
 	Standby bool `json:"standby"`
-	// Workers is how many keys can be reconciled at once, at least 1.
+	// Workers is Options.Workers, or 1 if that is 0. With [InClusters], Busy may be greater, because a
+	// call that lasts longer than a second takes no worker.
 	Workers int `json:"workers"`
 	// Queued is how many keys wait for a worker. Keys that wait for a retry or for their time do not
 	// count.

@@ -242,7 +242,8 @@ func (s *sharded[K]) Missing(ctx context.Context, seen sharding.Versions) shardi
 	return missing
 }
 
-// Fresh waits until all watches have been open for d. It waits for clusters only until outOfReach is over.
+// Fresh waits until all watches have been open for d. After outOfReach, it no longer waits for those of clusters. If
+// ctx ends first, it returns the error of ctx.
 func (s *sharded[K]) Fresh(ctx context.Context, d time.Duration) error {
 	for begun := time.Now(); ; {
 		var left time.Duration
