@@ -223,7 +223,7 @@ func (s *set) learn(ctx context.Context, c *cluster, of *setting) {
 }
 
 // read waits for its turn, and returns the UID of kube-system, or "" if it is not known. answered is true if the cluster
-// accepts the credentials, even if it does not show the UID to this user.
+// accepts the credentials: an answer of 403 or 404 does not show the UID, but counts, and 401 does not.
 func (s *set) read(ctx context.Context, config *rest.Config) (uid types.UID, answered bool) {
 	select {
 	case s.reads <- struct{}{}:

@@ -105,7 +105,7 @@ func (f *fakeResource[L]) open(ctx context.Context, request metav1.ListOptions) 
 }
 
 // answer converts an event of the fake to the event that an API server would send. If the
-// selector does not match the object, the event becomes a delete. The object gets the type of
+// label selector does not match the object, the event becomes a delete. The object gets the type of
 // the list.
 func (f *fakeResource[L]) answer(e watch.Event) watch.Event {
 	obj, ok := e.Object.(client.Object)

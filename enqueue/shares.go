@@ -44,7 +44,8 @@ func (s *shares[K]) of(key K) *share[K] {
 	return s.clusters[cluster]
 }
 
-// free returns how many more calls a cluster may have. It may be less than 0.
+// free returns how many more calls a cluster may have: a slow one may have one call, and others as many as there are
+// workers. It may be less than 0.
 func (s *shares[K]) free(c *share[K]) int {
 	if c.slow {
 		return 1 - c.calls

@@ -126,6 +126,7 @@ func isBadSelector(err error) bool {
 	return err != nil && strings.Contains(err.Error(), "invalid shard selector")
 }
 
+// isTooLong reports whether err is a 414 or a 431, the answers to a URL or headers that are too long.
 func isTooLong(err error) bool {
 	var status apierrors.APIStatus
 	if !errors.As(err, &status) {

@@ -24,7 +24,7 @@ package serving
 
 // The parts of the package, from HTTP down.
 //
-//   - server.go joins the parts. timeout.go and accept.go change requests before they are answered.
+//   - server.go joins the parts, and ends the watches when the relay stops. timeout.go and accept.go change requests before they are answered.
 //   - groups.go and endpoint.go have the paths, resource.go and types.go the resources, and
 //     fields.go and wellknown.go the fields that selectors may name.
 //   - ahead.go and refuse.go answer for versions that the relay does not have.
