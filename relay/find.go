@@ -12,9 +12,9 @@ import (
 )
 
 // find asks the API server for the resources of Options.Names until it has found all of them, or ctx
-// ends, with pauses that grow from 1 s to 30 s. It serves each resource that it finds, and calls begin for it.
+// ends, with pauses that grow from 1 s to at most 30 s. It serves each resource that it finds, and calls begin for it.
 func (r *Relay) find(ctx context.Context, begin func(*served)) {
-	backoff := wait.Backoff{Duration: time.Second, Factor: 2, Jitter: 0.2, Steps: 6, Cap: 30 * time.Second}
+	backoff := wait.Backoff{Duration: time.Second, Factor: 2, Jitter: 0.2, Steps: 6, Cap: 25 * time.Second}
 	for {
 		names := r.names()
 		if len(names) == 0 {
@@ -59,7 +59,16 @@ func (r *Relay) note(ctx context.Context, name string, reason error) {
 	r.unknown[name] = reason
 }
 
+// serveFound serves a resource, unless it is served already under another name.
 func (r *Relay) serveFound(ctx context.Context, name string, resource Resource, begin func(*served)) error {
+	for _, s := range r.all() {
+		if s.GroupVersionResource == resource.GroupVersionResource { // under another of Options.Names, or in Options.Resources
+			r.mu.Lock()
+			defer r.mu.Unlock()
+			delete(r.unknown, name)
+			return nil
+		}
+	}
 	if r.opts.Prepare != nil {
 		if err := r.opts.Prepare(ctx, &resource); err != nil {
 			return err
@@ -73,11 +82,11 @@ func (r *Relay) serveFound(ctx context.Context, name string, resource Resource, 
 		s.feed.Close()
 		return err
 	}
-	begin(s)
 	r.mu.Lock()
-	defer r.mu.Unlock()
 	r.served = append(r.served, s)
 	delete(r.unknown, name)
+	r.mu.Unlock()
+	begin(s)
 	return nil
 }
 

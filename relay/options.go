@@ -103,8 +103,9 @@ type Resource struct {
 	// caller must close it after Run. If it is nil, the default, the objects are only in memory.
 	Store informer.Durable
 	// Transform returns the object to store and serve in place of the given one, for example without parts
-	// that no agent needs. It must not change the name, the namespace, the UID or the resourceVersion. It is
-	// optional; see informer.Options.Transform for its errors.
+	// that no agent needs. It must not change the name, the namespace, the UID or the resourceVersion. After
+	// an error, the relay does not have the state of any version: until the informer has listed again, reads
+	// of the resource get 429. So Transform should not return errors. It is optional.
 	Transform func(informer.AnyObject) (informer.AnyObject, error)
 }
 

@@ -1,11 +1,13 @@
 package relay_test
 
 import (
+	"net"
 	"strings"
 	"testing"
 	"time"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	genericoptions "k8s.io/apiserver/pkg/server/options"
 
 	"github.com/customcacheinformer/informer/informertest"
 	"github.com/customcacheinformer/informer/relay"
@@ -31,6 +33,26 @@ func TestOptionsThatCannotBeUsedAreErrorsThatNameTheField(t *testing.T) {
 		if _, err := relay.New(opts); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("got %v, want an error with %q", err, want)
 		}
+	}
+}
+
+func TestNewThatFailsReleasesThePort(t *testing.T) {
+	opts := options(t)
+	address, cert := opts.Serving.Listener.Addr().(*net.TCPAddr), opts.Serving.ServerCert
+	if err := opts.Serving.Listener.Close(); err != nil {
+		t.Fatal(err)
+	}
+	serving := &genericoptions.SecureServingOptions{BindAddress: address.IP, BindPort: address.Port, ServerCert: cert}
+	opts.Serving, opts.Resources[0].Index = serving.WithLoopback(), "spec.holderIdentity" // none of Fields
+	if _, err := relay.New(opts); err == nil || !strings.Contains(err.Error(), "none of Fields") {
+		t.Errorf("got %v, want an error about the index", err)
+	}
+	again, err := net.Listen("tcp", address.String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := again.Close(); err != nil {
+		t.Error(err)
 	}
 }
 

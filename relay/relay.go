@@ -78,10 +78,15 @@ func newRelay(opts Options) (*Relay, error) {
 		r.served, config.Resources = append(r.served, s), append(config.Resources, resource)
 	}
 	var err error
+	listens := opts.Serving.Listener != nil
 	if config.Generic, err = r.generic(&opts); err == nil {
 		r.server, err = serving.New(config)
 	}
 	if err != nil {
+		if !listens && opts.Serving.Listener != nil {
+			err = errors.Join(err, opts.Serving.Listener.Close())
+			opts.Serving.Listener = nil
+		}
 		r.close()
 		return nil, err
 	}

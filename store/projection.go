@@ -71,12 +71,12 @@ func (p *projection[T]) Replace(objs []any, resourceVersion string) error {
 func (p *projection[T]) reduce(raw any) (T, error) {
 	var none T
 	obj, ok := raw.(T)
-	if !ok || obj == none {
+	if !ok || object.IsNil(obj) {
 		return none, fmt.Errorf("it was given a %T, want a %T that is not nil: %w", raw, none, informer.ErrPermanent)
 	}
 	key := cache.MetaObjectToName(obj).String()
 	kept := p.keep(obj)
-	if kept == none {
+	if object.IsNil(kept) {
 		return none, fmt.Errorf("%s: keep returned nil: %w", key, informer.ErrPermanent)
 	}
 	if kept == obj {

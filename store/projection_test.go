@@ -107,6 +107,16 @@ func TestAProjectionRefusesFieldsThatItCannotKeep(t *testing.T) {
 	}
 }
 
+func TestAProjectionRefusesANilOfAnyType(t *testing.T) {
+	p := store.NewProjection(func(obj informer.AnyObject) informer.AnyObject {
+		pod, _ := obj.(*corev1.Pod)
+		return pod
+	})
+	if err := errors.Join(p.Add(configMap("a", "1")), p.Update((*corev1.Pod)(nil))); strings.Count(fmt.Sprint(err), "nil") < 2 || !errors.Is(err, informer.ErrPermanent) {
+		t.Error(err)
+	}
+}
+
 func TestAProjectionOfNothingPanics(t *testing.T) {
 	defer func() {
 		if got, _ := recover().(string); !strings.Contains(got, "keep is nil") {

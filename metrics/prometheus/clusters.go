@@ -33,7 +33,9 @@ func collectClusters(ch chan<- prom.Metric, all []*informer.Health, name string)
 					order = append(order, cluster)
 				}
 			}
-			counts[cluster] += flag(unread(c))
+			if counts[cluster] += flag(unread(c)); cluster != otherClusters { // another informer of the name may not read it either
+				counts[cluster] = min(counts[cluster], 1)
+			}
 		}
 	}
 	for _, cluster := range order {

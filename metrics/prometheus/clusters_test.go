@@ -13,7 +13,8 @@ func TestTheFirstClustersHaveSeries(t *testing.T) {
 	for n := range 200 {
 		h.Clusters = append(h.Clusters, informer.SourceHealth{Cluster: fmt.Sprint("more-", n), Synced: n%2 == 0})
 	}
-	all := scrape(t, registered(fixed(h)))
+	again := informer.Health{Name: "i", Clusters: h.Clusters[:1]} // of another informer with the same name
+	all := scrape(t, registered(fixed(h, again)))
 	if n := len(having(all, "informer_cluster_unread")); n != 100 {
 		t.Errorf("%d series", n)
 	}

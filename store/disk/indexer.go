@@ -20,7 +20,7 @@ type entryRange struct {
 func (r entryRange) read(tx *bbolt.Tx, at []byte, yield func(at, key, record []byte) bool) error {
 	x := bucketsOf(tx, r.index)
 	if x.entries == nil {
-		return nil // the index was removed a moment ago
+		return fmt.Errorf("there is no index %q", r.index) // it was removed a moment ago
 	}
 	if at == nil {
 		at = r.prefix // the prefix itself is not an entry

@@ -12,7 +12,9 @@ import (
 	"testing"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	genericapiserver "k8s.io/apiserver/pkg/server"
 	"k8s.io/apiserver/pkg/server/dynamiccertificates"
 	"k8s.io/apiserver/pkg/server/healthz"
@@ -189,4 +191,13 @@ func TestAServerWithoutAStateTellsClientsToComeBackAndStops(t *testing.T) {
 		f.get(t, path, http.StatusTooManyRequests)
 	}
 	server.Close()
+}
+
+// Unknown knows only the group and the name of a resource, and another version of a served one may be unknown.
+func TestAServedResourceIsNotUnknown(t *testing.T) {
+	f := serve(t, func(c *Config) {
+		c.Unknown = func(schema.GroupResource) error { return apierrors.NewServiceUnavailable("not found yet") }
+	})
+	f.get(t, podPath, http.StatusOK)
+	f.get(t, "/api/v2/namespaces/default/pods", http.StatusServiceUnavailable)
 }

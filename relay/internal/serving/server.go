@@ -77,7 +77,8 @@ type Server struct {
 	config   Config
 	generic  *genericapiserver.GenericAPIServer
 	prepared interface{ RunWithContext(context.Context) error }
-	handler  atomic.Pointer[http.Handler] // of the resources and their discovery
+	handler  atomic.Pointer[http.Handler]                              // of the resources and their discovery
+	serves   atomic.Pointer[map[schema.GroupVersionResource]*endpoint] // the endpoints of handler
 
 	mu        sync.Mutex // protects the rest
 	resources []Resource
@@ -205,6 +206,7 @@ func (s *Server) install(endpoints map[schema.GroupVersionResource]*endpoint, ty
 	}
 	handler := withLongestWatch(withoutProtobuf(http.HandlerFunc(i.container.Dispatch), types.custom, encodings), 2*generic.MinRequestTimeout)
 	s.handler.Store(&handler)
+	s.serves.Store(&endpoints)
 	for _, service := range i.container.RegisteredWebServices() {
 		s.offer(service.RootPath())
 	}
@@ -220,7 +222,7 @@ func (s *Server) offer(root string) {
 	}
 }
 
-// guard answers requests for resources for which Config.Unknown returns an error. It also implements
+// guard answers requests for resources that are not served, and for which Config.Unknown returns an error. It also implements
 // Config.KeepAnonymous.
 func (s *Server) guard(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -228,9 +230,12 @@ func (s *Server) guard(next http.Handler) http.Handler {
 			w.Header().Del("Connection")
 		}
 		if info, ok := request.RequestInfoFrom(r.Context()); ok && info.IsResourceRequest && s.config.Unknown != nil {
-			if err := s.config.Unknown(schema.GroupResource{Group: info.APIGroup, Resource: info.Resource}); err != nil {
-				responsewriters.ErrorNegotiated(err, s.generic.Serializer, schema.GroupVersion{}, w, r)
-				return
+			name := schema.GroupVersionResource{Group: info.APIGroup, Version: info.APIVersion, Resource: info.Resource}
+			if (*s.serves.Load())[name] == nil {
+				if err := s.config.Unknown(name.GroupResource()); err != nil {
+					responsewriters.ErrorNegotiated(err, s.generic.Serializer, schema.GroupVersion{}, w, r)
+					return
+				}
 			}
 		}
 		next.ServeHTTP(w, r)
