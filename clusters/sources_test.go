@@ -197,3 +197,25 @@ func TestADirectoryThatCannotBeReadChangesNothing(t *testing.T) {
 		running.Wait()
 	})
 }
+
+func TestAFollowerOfSecretsIsCalledAgainAfterAnErrorThatIsPermanent(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		src := informertest.NewSource(secret("fleet", "east", map[string][]byte{"kubeconfig": kubeconfig("east", "token1")}))
+		clientset := fake.NewClientset()
+		src.Serve(&clientset.Fake, "secrets", &corev1.SecretList{})
+		f := &fleet{follower: &follower{}, systems: map[string]string{"east": "1"}}
+		failed := false
+		f.fails(func(call string) error {
+			if failed || !strings.HasPrefix(call, "engage") {
+				return nil
+			}
+			failed = true
+			return informer.ErrNotEngaged
+		})
+		source := clusters.Secrets{Client: clientset.CoreV1(), Namespace: "fleet", Selector: "fleet=a"}
+		f.provider = must(clusters.New(source, clusters.Options{Name: "fleet", UID: f.uid, ErrorHandler: f.handle}, f.follower))
+		informertest.Run(t, f.provider)
+		time.Sleep(time.Hour)
+		f.expect(t, "engage east token1 A", "engage east token1 A")
+	})
+}

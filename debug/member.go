@@ -51,7 +51,7 @@ func newMemberView(name string, is informer.MemberHealth) memberView {
 
 func act(w http.ResponseWriter, r *http.Request, name string, is informer.MemberHealth) {
 	a, ok := is.(actor)
-	if !ok {
+	if !ok || a.Action() == "" {
 		http.Error(w, fmt.Sprintf("informer/debug: there is no member %q with a button", name), http.StatusNotFound)
 		return
 	}

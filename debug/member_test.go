@@ -108,3 +108,24 @@ func TestAButtonWorksOnlyOnAPageOfThisSite(t *testing.T) {
 		}
 	}
 }
+
+// sometimes has a button only sometimes, and not now.
+type sometimes struct {
+	fact
+	did *bool
+}
+
+func (sometimes) Action() string              { return "" }
+func (s sometimes) Act(context.Context) error { *s.did = true; return nil }
+
+func TestAMemberWithoutAButtonIsNotCalled(t *testing.T) {
+	did := false
+	h := debug.Handler(func() map[string]informer.MemberHealth { return map[string]informer.MemberHealth{"a": sometimes{did: &did}} })
+	r := httptest.NewRequest(http.MethodPost, "http://localhost/debug", strings.NewReader("member=a"))
+	r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+	answer := httptest.NewRecorder()
+	h.ServeHTTP(answer, r)
+	if did || answer.Code != http.StatusNotFound {
+		t.Errorf("%d, pressed: %v", answer.Code, did)
+	}
+}

@@ -341,3 +341,33 @@ func TestAClusterQuickAgainGetsAllWorkers(t *testing.T) {
 		}
 	})
 }
+
+// The call is slow, so another worker has taken the place of its worker.
+func TestADrainTakesAKeyThatWasQueuedDuringItsCall(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFleet(t, "east")
+		f.apply("east", 1)
+		calls := 0
+		c, err := enqueue.NewController(func(context.Context, enqueue.Key) (time.Duration, error) {
+			calls++
+			time.Sleep(3 * time.Second)
+			return 0, nil
+		}, enqueue.Options{Name: "many", DrainTimeout: time.Minute}, enqueue.InClusters(enqueue.For(f.pods.CustomCacheInformer)))
+		testkit.Must(t, err)
+		informertest.Run(t, f.pods)
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error)
+		go func() { done <- c.Run(ctx) }()
+		time.Sleep(2 * time.Second)
+		f.sources["east"].Apply(pod("p0", ownedBy("x")))
+		synctest.Wait()
+		if h := c.Health(); h.Busy != 1 {
+			t.Fatalf("%+v", h)
+		}
+		cancel()
+		testkit.Must(t, <-done)
+		if calls != 2 {
+			t.Errorf("%d calls, want 2", calls)
+		}
+	})
+}

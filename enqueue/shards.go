@@ -69,13 +69,18 @@ type cache interface {
 	ServerVersionIn(ctx context.Context, cluster string) (string, error)
 }
 
-// waitForVersion waits until a cache has a version. For a cluster that is no longer engaged, it does not wait.
+// waitForVersion waits until a cache has a version. For a cluster or a namespace that is no longer read, it does not wait.
 func waitForVersion(ctx context.Context, of cache, v informer.SourceVersions, version string) error {
-	if v.Cluster == "" {
-		return of.WaitForVersion(ctx, v.Namespace, version)
+	if v.Cluster != "" {
+		err := of.WaitForVersionIn(ctx, v.Cluster, version)
+		if errors.Is(err, informer.ErrNotEngaged) {
+			return nil
+		}
+		return err
 	}
-	err := of.WaitForVersionIn(ctx, v.Cluster, version)
-	if errors.Is(err, informer.ErrNotEngaged) {
+	err := of.WaitForVersion(ctx, v.Namespace, version)
+	inNamespace := func(now informer.SourceVersions) bool { return now.Namespace == v.Namespace }
+	if err != nil && ctx.Err() == nil && !slices.ContainsFunc(of.Versions(), inNamespace) {
 		return nil
 	}
 	return err
@@ -149,7 +154,11 @@ func (s *sharded[K]) eachInReach(f func(name string, of cache, v informer.Source
 // objects: another version of the program may have another informer in the same place, and versions of two resources
 // must not be compared.
 func sourceName(kind string, number int, of cache, cluster, namespace string) string {
-	objects := reflect.TypeOf(of).Elem().Name() // CustomCacheInformer[*k8s.io/api/core/v1.ConfigMap]
+	t := reflect.TypeOf(of)
+	if t.Kind() == reflect.Pointer { // it may also be a struct with an informer
+		t = t.Elem()
+	}
+	objects := t.Name() // CustomCacheInformer[*k8s.io/api/core/v1.ConfigMap]
 	objects = strings.TrimSuffix(objects[strings.LastIndexByte(objects, '.')+1:], "]")
 	return kind + strconv.Itoa(number) + "." + objects + "/" + object.KeyIn(cluster, types.NamespacedName{Name: namespace})
 }
@@ -215,13 +224,15 @@ func (s *sharded[K]) Missing(ctx context.Context, seen sharding.Versions) shardi
 	s.asking.Lock()
 	defer s.asking.Unlock()
 	var asks sync.WaitGroup
-	var mu sync.Mutex
+	var mu sync.Mutex // protects s.answers and missing
 	missing := sharding.Versions{}
 	s.eachInReach(func(name string, of cache, v informer.SourceVersions) {
 		if seen[name] == "" || notAfter(seen[name], v.ResourceVersion) {
 			return
 		}
+		mu.Lock()
 		now := s.answers[name]
+		mu.Unlock()
 		asks.Go(func() {
 			if time.Since(now.at) > recent {
 				version, err := serverVersion(ctx, of, v)

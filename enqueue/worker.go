@@ -95,11 +95,12 @@ func await(done <-chan struct{}, d time.Duration, lost <-chan struct{}) bool {
 }
 
 // run makes calls until the queue is shut down and empty. When calls may no longer begin, it drops the keys that are left.
-// It also returns after a call that has lasted longer than patience, because another goroutine has taken its place.
+// It also returns after a call that has lasted longer than patience, because another goroutine has taken its place. After a
+// shutdown it does not, because the other one may have ended before the key of the call came back.
 // running is the ctx of Run, and ctx the ctx of the calls.
 func (w *worker[K]) run(running, ctx context.Context) {
 	logger := klog.FromContext(ctx)
-	for replaced := false; !replaced; {
+	for replaced := false; !replaced || w.queue.ShuttingDown(); {
 		key, shutdown := w.queue.Get()
 		if shutdown {
 			return

@@ -103,6 +103,9 @@ func (f *Follower[T]) Engage(ctx context.Context, name string, cl cluster.Cluste
 	if err == nil {
 		err = f.engage(ctx, name, cl, from)
 	}
+	if err != nil && ctx.Err() != nil && !errors.Is(err, context.Cause(ctx)) {
+		err = errors.Join(context.Cause(ctx), err)
+	}
 	if err != nil {
 		return fmt.Errorf("multicluster: Engage of cluster %q: %w", name, err)
 	}

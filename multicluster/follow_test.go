@@ -197,3 +197,17 @@ func TestFollowRefuses(t *testing.T) {
 		t.Error("it takes nil")
 	}
 }
+
+func TestEngageWrapsTheCauseThatItsSourceHides(t *testing.T) {
+	set, _ := newSet()
+	follower := must(multicluster.Follow(set, func(ctx context.Context, _ string, _ cluster.Cluster) (informer.ClusterSource, error) {
+		return informer.ClusterSource{}, ctx.Err()
+	}, informer.LeaveSilently))
+	cl, _ := newCluster("a")
+	cause := errors.New("the provider has removed the cluster")
+	ctx, cancel := context.WithCancelCause(t.Context())
+	cancel(cause)
+	if err := follower.Engage(ctx, "east", cl); !errors.Is(err, cause) {
+		t.Errorf("%v", err)
+	}
+}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -66,6 +67,7 @@ func (s *Set) begin(ctx context.Context) error {
 		return fmt.Errorf("shards: set %s: %w", s.opts.Name, informer.ErrAlreadyRun)
 	}
 	s.ctx, s.lag.divided = ctx, len(s.sources) > 0
+	s.workers = slices.DeleteFunc(s.workers, func(w worker) bool { return channel.Closed(w.Stopped()) }) // those that were removed
 	err := errors.New("no controller has joined, see enqueue.Options.Shards")
 	if len(s.workers) > 0 {
 		_, err = s.watched.AddWatcher(informer.WatcherFunc[*coordinationv1.Lease](s.note), informer.WatcherOptions{Name: s.opts.Name, MaxBacklog: -1})

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -139,6 +140,30 @@ func TestWaitForSyncEndsWithTheSet(t *testing.T) {
 		stop()
 		if err := <-waited; !errors.Is(err, informer.ErrStopped) {
 			t.Errorf("WaitForSync returned %v", err)
+		}
+	})
+}
+
+func TestAControllerThatIsRemovedBeforeRunStopsNoOther(t *testing.T) {
+	inWorld(t, 0, func(t *testing.T, w *world) {
+		inf, err := informer.NewFrom(informertest.NewSource(configMap("a", "1")), informer.Options[*corev1.ConfigMap]{})
+		testkit.Must(t, err)
+		var group informer.Group
+		set, err := shards.New(w.api, shards.Options{Name: "test", Identity: "a", Buckets: 16})
+		testkit.Must(t, errors.Join(err, group.Add(inf), group.Add(set)))
+		var calls atomic.Int64
+		add := func(name string) *enqueue.Controller[types.NamespacedName] {
+			c, err := enqueue.NewController(func(context.Context, types.NamespacedName) (time.Duration, error) { calls.Add(1); return 0, nil },
+				enqueue.Options{Name: name, Shards: set}, enqueue.For(inf))
+			testkit.Must(t, errors.Join(err, group.Add(c)))
+			return c
+		}
+		add("kept")
+		testkit.Must(t, group.Remove(add("unused")))
+		running(t, &group)
+		time.Sleep(time.Hour)
+		if n := calls.Load(); n != 1 {
+			t.Errorf("%d calls; set: %v; %+v", n, set.Health().Ready(), set.Health())
 		}
 	})
 }
