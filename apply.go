@@ -298,7 +298,9 @@ func (a *applier[T]) finish(ctx context.Context, it *item[T]) {
 	a.done = len(a.records)
 	endsList := it.kind == itemListed || it.kind == itemResumed
 	if endsList && !it.scope.listed.Load() {
-		a.tell(ctx) // a watcher that joins once Synced is closed finds the whole list delivered
+		if !a.tell(ctx) { // a watcher that joins once Synced is closed finds the whole list delivered
+			return // the store does not have the list
+		}
 		it.scope.listed.Store(true)
 		close(it.scope.synced)
 		if a.allListed() {

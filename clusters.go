@@ -208,7 +208,7 @@ func (c *Clusters[T]) DisengageStored(leave Leave, except ...string) error {
 //
 // If both sources have the same UID, and it is not "", the informer continues at the version that it has reached. No event is missed,
 // and nothing is listed unless a list was under way. Otherwise the objects of the old cluster come as deletes with OriginLeft, and then
-// the new cluster is listed.
+// the new cluster is listed. A cluster that only Options.Durable has is compared with its first list instead, as after Engage.
 //
 // Replace returns an error if the source cannot be used. The error wraps [ErrNotEngaged] if the cluster is not engaged, and
 // [ErrStopped] once Run's ctx is done. After an error, the informer continues with the old source.

@@ -81,7 +81,7 @@ func (l *informerProcessorListener[T]) keepUp(ctx context.Context) {
 	switch {
 	case away > 0:
 		l.countMerged(away)
-		if l.lag.begin() {
+		if l.crew == nil && l.lag.begin() {
 			l.observeLag(true)
 		}
 	case caughtUp:

@@ -166,7 +166,7 @@ func (i *CustomCacheInformer[T]) WaitFor(ctx context.Context, key types.Namespac
 				if err := i.ended(ctx); err != nil {
 					return i.syncErrorIn(key.Namespace, err, []string{key.String()})
 				}
-				if r.kind == recordEvent && r.key == name && cond(r.event.New, r.event.Type != EventDeleted) {
+				if (r.kind == recordEvent || r.kind == recordLeft) && r.key == name && cond(r.event.New, r.kind == recordEvent && r.event.Type != EventDeleted) {
 					return nil
 				}
 			}
@@ -223,6 +223,10 @@ func (i *CustomCacheInformer[T]) waitForVersion(ctx context.Context, only *scope
 		now, moved := i.gate.resourceVersion(only)
 		switch {
 		case only != nil && only.gone.Load() && only.cluster != nil:
+			if next, ok := i.roster.scope(only.name()); ok && only.passes { // a stored cluster was engaged
+				only = next
+				continue
+			}
 			return fmt.Errorf("informer %s: WaitForVersionIn: cluster %q: %w", i.opts.Name, only.name(), ErrNotEngaged)
 		case only != nil && only.gone.Load():
 			return fmt.Errorf("informer %s: WaitForVersion: the informer no longer reads the namespace %q", i.opts.Name, only.name())

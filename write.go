@@ -376,8 +376,6 @@ func (p *place) pass(kind itemKind, broken bool, version string) {
 		p.exact, p.spoiled = false, false
 	case itemListed:
 		p.exact = !p.spoiled && version != "" && version != "0"
-	case itemResumed:
-		p.exact = true
 	default:
 		// An item without a version is part of a list, or its age is unknown. After it, the store matches
 		// no version.

@@ -120,7 +120,9 @@ func (s sometimes) Act(context.Context) error { *s.did = true; return nil }
 
 func TestAMemberWithoutAButtonIsNotCalled(t *testing.T) {
 	did := false
-	h := debug.Handler(func() map[string]informer.MemberHealth { return map[string]informer.MemberHealth{"a": sometimes{did: &did}} })
+	h := debug.Handler(func() map[string]informer.MemberHealth {
+		return map[string]informer.MemberHealth{"a": sometimes{did: &did}}
+	})
 	r := httptest.NewRequest(http.MethodPost, "http://localhost/debug", strings.NewReader("member=a"))
 	r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
 	answer := httptest.NewRecorder()

@@ -195,7 +195,7 @@ func TestAReaderHoldsTheGivenObjects(t *testing.T) {
 	byVersion := informer.Indexers[*corev1.Pod]{"version": func(pod *corev1.Pod) ([]string, error) {
 		return []string{pod.ResourceVersion}, nil
 	}}
-	reader := informertest.NewReader(t, informer.Options[*corev1.Pod]{Indexers: byVersion}, namedPod("a", "1"), namedPod("b", "2"))
+	reader := informertest.NewReader(t, informer.Options[*corev1.Pod]{Indexers: byVersion, Durable: informertest.NewDurable()}, namedPod("a", "1"), namedPod("b", "2"))
 	if pods, err := reader.ByIndex("version", "2"); len(pods) != 1 || err != nil {
 		t.Errorf("ByIndex: %v, %v", pods, err)
 	}

@@ -66,7 +66,7 @@ func Run(t testing.TB, inf interface {
 // if it cannot make the Reader.
 func NewReader[T informer.Object](t testing.TB, opts informer.Options[T], objs ...T) informer.Reader[T] {
 	t.Helper()
-	opts.Store = cache.NewStore(object.CacheKey)
+	opts = informer.Options[T]{Indexers: opts.Indexers, Fields: opts.Fields, Store: cache.NewStore(object.CacheKey)}
 	inf, err := informer.NewFrom(NewSource[T](), opts)
 	if err != nil {
 		t.Fatal(err)

@@ -15,6 +15,7 @@ import (
 // share it.
 type reading struct {
 	*connection
+	ctx    context.Context // ends with the reading
 	opts   Options
 	sink   Sink
 	logger klog.Logger
@@ -39,7 +40,7 @@ type reading struct {
 
 func newReading(ctx context.Context, c *connection, opts Options, sink Sink, version string) *reading {
 	r := &reading{
-		connection: c, opts: opts, sink: sink, logger: klog.FromContext(ctx),
+		connection: c, ctx: ctx, opts: opts, sink: sink, logger: klog.FromContext(ctx),
 		resumption: resumption{version: version}, reached: version,
 		answers: &answers{listed: version}, pauses: &pauses{clock: c.clock, first: opts.Backoff, next: opts.Backoff, end: &c.nextTry},
 	}

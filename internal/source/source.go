@@ -96,7 +96,7 @@ type Part struct {
 // each part, and reads the part until its Changed is closed. Each part begins with a list that is not
 // older than what was read before. RunParts does not use the lister of New.
 func (s *Source) RunParts(ctx context.Context, sink Sink, next func() Part) {
-	reached, answers := "", (*answers)(nil)
+	reached, doubtful, answers := "", false, (*answers)(nil)
 	for {
 		part := next()
 		turn, end := context.WithCancel(ctx)
@@ -110,9 +110,10 @@ func (s *Source) RunParts(ctx context.Context, sink Sink, next func() Part) {
 		})
 		r := newReading(turn, &s.connection, s.opts, sink, "")
 		r.reached, r.parts.behind, r.answers = reached, reached != "", cmp.Or(answers, r.answers)
+		r.moved.Store(doubtful)
 		s.read(turn, newRequests(r, part.Lister))
 		s.close()
-		reached, answers = r.reached, r.answers
+		reached, doubtful, answers = r.reached, r.doubtful(), r.answers
 		end()
 		ending.Wait()
 		if ctx.Err() != nil {
@@ -162,6 +163,9 @@ func (s *Source) Newest(ctx context.Context) (string, error) {
 		return "", errors.New("the source is not being read")
 	}
 	defer s.calls.leave("list")
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	defer context.AfterFunc(r.ctx, stop)()
 	opts := metav1.ListOptions{Limit: 1}
 	r.opts.Tweak(&opts)
 	return versionOf(r.lister.ListWithContext(ctx, opts))

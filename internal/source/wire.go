@@ -85,7 +85,7 @@ func (w *Wire) use(ctx context.Context) (context.Context, plug) {
 // from before that list could lead back in time. giveUp must make the sink give up a list in parts, and return
 // whether there is one. RunOver does not use the lister, Options.Framing and Options.Tweak of New.
 func (s *Source) RunOver(ctx context.Context, sink Sink, wire *Wire, version string, giveUp func() (underWay bool)) {
-	moved := false
+	moved, known := false, version
 	for ctx.Err() == nil {
 		turn, plug := wire.use(ctx)
 		moved = moved || plug.moved
@@ -100,15 +100,15 @@ func (s *Source) RunOver(ctx context.Context, sink Sink, wire *Wire, version str
 			resume = ""
 		}
 		r := newReading(turn, &s.connection, opts, sink, resume)
-		if moved { // the list must not be older than what is known
-			r.moved.Store(true)
-			r.reached, r.answers.listed, r.parts.behind = version, version, version != ""
+		r.moved.Store(moved)
+		if resume == "" { // the list must not be older than what is known
+			r.reached, r.answers.listed, r.parts.behind = known, known, known != ""
 		}
 		s.read(turn, newRequests(r, plug.ListerWatcher))
 		s.close()
 		s.calls.open()
-		moved = r.moved.Load() // its list was not complete
-		if version = r.reached; giveUp() {
+		moved = r.doubtful() // its list was not complete
+		if version, known = r.reached, r.reached; giveUp() {
 			version = ""
 		}
 	}
