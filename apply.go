@@ -223,8 +223,7 @@ func (a *applier[T]) change(ctx context.Context, it *item[T], now time.Duration)
 	return true
 }
 
-// deleteUnlisted deletes every known object of the region of a list that the list does not have. It
-// returns false if ctx ended first.
+// deleteUnlisted deletes the known objects of a list's region that the list does not have. It returns false if ctx ended first.
 func (a *applier[T]) deleteUnlisted(ctx context.Context, list *item[T]) bool {
 	listed := list.listing
 	list.listing = nil // the item may be applied a second time, see splitUp
