@@ -69,10 +69,11 @@ func (s Secrets) open(name string, set *set, report func(context.Context, error)
 		if refused != nil && failed == nil { // it waits for another kubeconfig
 			return fmt.Errorf("%w: %w", informer.ErrPermanent, refused)
 		}
-		if err := errors.Join(refused, failed); err != nil {
-			return errors.New(err.Error()) // it is tried again, even if a follower's error wraps ErrPermanent
+		err := errors.Join(refused, failed)
+		if errors.Is(err, informer.ErrPermanent) { // that of a follower, which is called again
+			err = errors.New(err.Error())
 		}
-		return nil
+		return err
 	}
 	watcher, err := inf.AddWatcher(informer.WatcherFunc[*corev1.Secret](follow),
 		// There are more workers than reads, so that some go on while clusters that do not answer are compared.

@@ -72,18 +72,16 @@ type cache interface {
 // waitForVersion waits until a cache has a version. For a cluster or a namespace that is no longer read, it does not wait.
 func waitForVersion(ctx context.Context, of cache, v informer.SourceVersions, version string) error {
 	if v.Cluster != "" {
-		err := of.WaitForVersionIn(ctx, v.Cluster, version)
-		if errors.Is(err, informer.ErrNotEngaged) {
-			return nil
+		if err := of.WaitForVersionIn(ctx, v.Cluster, version); !errors.Is(err, informer.ErrNotEngaged) {
+			return err
 		}
-		return err
-	}
-	err := of.WaitForVersion(ctx, v.Namespace, version)
-	inNamespace := func(now informer.SourceVersions) bool { return now.Namespace == v.Namespace }
-	if err != nil && ctx.Err() == nil && !slices.ContainsFunc(of.Versions(), inNamespace) {
 		return nil
 	}
-	return err
+	read := func(now informer.SourceVersions) bool { return now.Namespace == v.Namespace }
+	if err := of.WaitForVersion(ctx, v.Namespace, version); ctx.Err() != nil || slices.ContainsFunc(of.Versions(), read) {
+		return err
+	}
+	return nil
 }
 
 func serverVersion(ctx context.Context, of cache, v informer.SourceVersions) (string, error) {
@@ -154,11 +152,7 @@ func (s *sharded[K]) eachInReach(f func(name string, of cache, v informer.Source
 // objects: another version of the program may have another informer in the same place, and versions of two resources
 // must not be compared.
 func sourceName(kind string, number int, of cache, cluster, namespace string) string {
-	t := reflect.TypeOf(of)
-	if t.Kind() == reflect.Pointer { // it may also be a struct with an informer
-		t = t.Elem()
-	}
-	objects := t.Name() // CustomCacheInformer[*k8s.io/api/core/v1.ConfigMap]
+	objects := reflect.Indirect(reflect.ValueOf(of)).Type().Name() // CustomCacheInformer[*k8s.io/api/core/v1.ConfigMap]
 	objects = strings.TrimSuffix(objects[strings.LastIndexByte(objects, '.')+1:], "]")
 	return kind + strconv.Itoa(number) + "." + objects + "/" + object.KeyIn(cluster, types.NamespacedName{Name: namespace})
 }

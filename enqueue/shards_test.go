@@ -49,7 +49,7 @@ func TestManySourcesAreAskedAtOnce(t *testing.T) {
 	}
 }
 
-// embedded is a member that embeds an informer, and is no pointer.
+// embedded is a member that embeds an informer, and not a pointer.
 type embedded struct {
 	*informer.CustomCacheInformer[*corev1.Pod]
 }

@@ -67,7 +67,10 @@ func (s *Set) begin(ctx context.Context) error {
 		return fmt.Errorf("shards: set %s: %w", s.opts.Name, informer.ErrAlreadyRun)
 	}
 	s.ctx, s.lag.divided = ctx, len(s.sources) > 0
-	s.workers = slices.DeleteFunc(s.workers, func(w worker) bool { return channel.Closed(w.Stopped()) }) // those that were removed
+	removed := func(w worker) bool { return channel.Closed(w.Stopped()) }
+	if left := slices.DeleteFunc(slices.Clone(s.workers), removed); len(left) > 0 { // otherwise Run has nothing to do
+		s.workers = left
+	}
 	err := errors.New("no controller has joined, see enqueue.Options.Shards")
 	if len(s.workers) > 0 {
 		_, err = s.watched.AddWatcher(informer.WatcherFunc[*coordinationv1.Lease](s.note), informer.WatcherOptions{Name: s.opts.Name, MaxBacklog: -1})
