@@ -92,8 +92,7 @@ func NewOverClusters[T Object](opts Options[T], clusters ClusterOptions) (*Clust
 	return c, nil
 }
 
-// recall engages the clusters that have objects in the store, without a source. It is called before any source may run. Clusters that
-// had begun to leave continue to leave.
+// recall engages the stored clusters, without a source, before any source may run. Those that had begun to leave continue to leave.
 func (c *Clusters[T]) recall(marks map[string]mark) {
 	c.roster.mu.Lock()
 	defer c.roster.mu.Unlock()
@@ -232,9 +231,8 @@ func (c *Clusters[T]) Replace(name string, from ClusterSource) error {
 // the contents of the objects. An object that differs comes as an update with OriginRelist, an equal one causes no event, and one
 // that the list lacks is deleted. Until the list is complete, the store has some objects in the old form.
 //
-// Move ignores from.UID: the cluster keeps the UID with which it was engaged. Over Options.Durable, the form may differ from one start
-// to the next. In that case engage the cluster with a different UID at each start, so that each start lists. Move returns the same
-// errors as Replace.
+// Move ignores from.UID: the cluster keeps the UID with which it was engaged. If the form over Options.Durable may differ from
+// one start to the next, engage the cluster with a different UID at each start, so that each start lists. The errors are Replace's.
 func (c *Clusters[T]) Move(name string, from ClusterSource) error {
 	s, err := c.scopeFor(name, from)
 	if err != nil {
@@ -254,8 +252,7 @@ func (c *Clusters[T]) Move(name string, from ClusterSource) error {
 	return c.failed("Move", name, err)
 }
 
-// read makes s the scope of a cluster. If old has the same UID, which must not be "", old stays and continues with the source of s.
-// The caller holds roster.mu.
+// read makes s the scope of a cluster. If old has the same UID, not "", old stays with the source of s. The caller holds roster.mu.
 func (c *Clusters[T]) read(name string, old, s *scope) error {
 	switch {
 	case channel.Closed(c.stopped):
@@ -393,18 +390,21 @@ func (c *Clusters[T]) WaitForSyncIn(ctx context.Context, cluster string) error {
 	}
 }
 
-// WaitForVersionIn works like [CustomCacheInformer.WaitForVersion], for one cluster of a [Clusters]. It also returns an error that
-// wraps [ErrNotEngaged] if the cluster is not engaged, or is disengaged meanwhile.
+// WaitForVersionIn works like [CustomCacheInformer.WaitForVersion] for one cluster. The error wraps [ErrNotEngaged] if it is not, or no longer, engaged.
 func (i *CustomCacheInformer[T]) WaitForVersionIn(ctx context.Context, cluster, version string) error {
-	s, ok := i.roster.scope(cluster)
-	if !ok {
-		return i.failed("WaitForVersionIn", cluster, ErrNotEngaged)
+	for last := (*scope)(nil); ; {
+		s, ok := i.roster.scope(cluster)
+		if !ok || s == last {
+			return i.failed("WaitForVersionIn", cluster, ErrNotEngaged)
+		}
+		if err := i.waitForVersion(ctx, s, version); !errors.Is(err, ErrNotEngaged) || !s.passes {
+			return err
+		}
+		last = s // a stored cluster, which was engaged meanwhile
 	}
-	return i.waitForVersion(ctx, s, version)
 }
 
-// ServerVersionIn works like [CustomCacheInformer.ServerVersion], for one cluster of a [Clusters]. It also returns an error that
-// wraps [ErrNotEngaged] if the cluster is not engaged.
+// ServerVersionIn works like [CustomCacheInformer.ServerVersion] for one cluster. If it is not engaged, the error wraps [ErrNotEngaged].
 func (i *CustomCacheInformer[T]) ServerVersionIn(ctx context.Context, cluster string) (string, error) {
 	s, ok := i.roster.scope(cluster)
 	if !ok {
@@ -425,8 +425,7 @@ type clusterReader[T Object] struct {
 	cluster string
 }
 
-// engaged calls read and returns its error. If the cluster was not engaged before the call, or no longer after it, engaged returns an
-// error that wraps ErrNotEngaged.
+// engaged calls read and returns its error, or one that wraps ErrNotEngaged unless the cluster is engaged before and after the call.
 func (r clusterReader[T]) engaged(read func() error) error {
 	before, engaged := r.of.scope(r.cluster)
 	err := read()

@@ -223,10 +223,6 @@ func (i *CustomCacheInformer[T]) waitForVersion(ctx context.Context, only *scope
 		now, moved := i.gate.resourceVersion(only)
 		switch {
 		case only != nil && only.gone.Load() && only.cluster != nil:
-			if next, ok := i.roster.scope(only.name()); ok && only.passes { // a stored cluster was engaged
-				only = next
-				continue
-			}
 			return fmt.Errorf("informer %s: WaitForVersionIn: cluster %q: %w", i.opts.Name, only.name(), ErrNotEngaged)
 		case only != nil && only.gone.Load():
 			return fmt.Errorf("informer %s: WaitForVersion: the informer no longer reads the namespace %q", i.opts.Name, only.name())
