@@ -73,7 +73,8 @@ func TestRunEndsDuringAQuestion(t *testing.T) {
 		synctest.Wait()
 		cancel()
 		select {
-		case <-done:
+		case err := <-done:
+			noError(t, err)
 		case <-time.After(time.Hour):
 			t.Error("Run has not returned an hour after its ctx has ended")
 		}

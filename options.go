@@ -23,7 +23,7 @@ import (
 type QueueKind int
 
 const (
-	// QueueAuto, the zero value, means QueueRealFIFO if Options.Durable is set or [ClientGo] makes the
+	// QueueAuto is the zero value. It means QueueRealFIFO if Options.Durable is set or [ClientGo] makes the
 	// informer, and otherwise QueueDeltaFIFO.
 	QueueAuto QueueKind = iota
 	// QueueDeltaFIFO is client-go's DeltaFIFO. While up to ten changes wait for the store, the queue
@@ -40,7 +40,7 @@ const (
 type IntakeMode int
 
 const (
-	// IntakeAuto, the zero value, means IntakeEarly if Store, Durable, Transform, Omit or Share is set.
+	// IntakeAuto is the zero value. It means IntakeEarly if Store, Durable, Transform, Omit or Share is set.
 	// Otherwise it means IntakeWhole, because all objects of a list then stay in memory anyway. The
 	// informer chooses when it starts, so a Transform that a factory or a manager has set by then counts
 	// too.
@@ -65,7 +65,7 @@ const (
 type WatchListMode int
 
 const (
-	// WatchListAuto, the zero value, means WatchListOff if Options.Store or Options.Durable is set and
+	// WatchListAuto is the zero value. It means WatchListOff if Options.Store or Options.Durable is set and
 	// lists are taken in early (see [IntakeMode]), and otherwise WatchListOn. While such a store is
 	// behind, a stream has to wait, and the API server may cut it; a list in pages continues.
 	WatchListAuto WatchListMode = iota
@@ -83,7 +83,7 @@ const (
 type DecodeMode int
 
 const (
-	// DecodeAuto, the zero value, decodes each object as it arrives if the configuration of the client has
+	// DecodeAuto is the zero value. It decodes each object as it arrives if the configuration of the client has
 	// [Transport] and the type of the client allows it. Otherwise client-go decodes.
 	DecodeAuto DecodeMode = iota
 	// DecodeByClient leaves all decoding to client-go.
