@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -368,4 +369,65 @@ func TestADividedSourceIsNotForADurable(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "Options.Durable is set") {
 		t.Errorf("over a Durable: %v", err)
 	}
+}
+
+func TestAWaitForAnObjectThatLeavesItsPart(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		src := informertest.NewSource(letters("ab")...)
+		d := newDivided(src, "ab")
+		inf, err := informer.NewFrom(d, options{WatchList: informer.WatchListOff})
+		if err != nil {
+			t.Fatal(err)
+		}
+		informertest.Run(t, inf)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+		defer cancel()
+		result := make(chan error, 1)
+		go func() {
+			result <- inf.WaitFor(ctx, keyOf("a"), func(_ configMap, exists bool) bool { return !exists })
+		}()
+		synctest.Wait()
+		d.turn("b")
+		time.Sleep(time.Minute)
+		_, exists, _ := inf.Get(keyOf("a"))
+		equal(t, "exists", exists, false)
+		if err := <-result; err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// The server has gone back in time, so the list is compared by contents. The turn comes in the middle of it.
+func TestATurnKeepsTheDoubt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		src := informertest.NewSource(letters("abc")...)
+		d := newDivided(src, "abc")
+		var relist atomic.Bool
+		opts := options{WatchList: informer.WatchListOff, PageSize: 2, Intake: informer.IntakeEarly, ErrorHandler: func(context.Context, error) {}}
+		opts.Transform = func(obj configMap) (configMap, error) {
+			if obj.Name == "b" && relist.CompareAndSwap(true, false) {
+				src.Apply(object("c", "new")) // gets the version of the lost state
+				d.turn("abcd")
+				time.Sleep(time.Millisecond) // the turn ends the reading
+			}
+			return obj, nil
+		}
+		inf, err := informer.NewFrom(d, opts)
+		if err != nil {
+			t.Fatal(err)
+		}
+		informertest.Run(t, inf)
+		before := src.ResourceVersion()
+		src.Apply(object("c", "lost"))
+		time.Sleep(time.Second)
+		relist.Store(true)
+		if err := src.Restore(before); err != nil {
+			t.Fatal(err)
+		}
+		src.Fail("watch", context.DeadlineExceeded, 1)
+		time.Sleep(time.Hour)
+		obj, _, _ := inf.Get(keyOf("c"))
+		equal(t, "interrupted", relist.Load(), false)
+		equal(t, "c", obj.Data["value"], "new")
+	})
 }

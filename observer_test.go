@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"testing/synctest"
@@ -427,4 +428,26 @@ func TestTeeHasNoFunctionThatNobodyWants(t *testing.T) {
 			}
 		})
 	}
+}
+
+func TestLaggingIsNotCalledWithWorkers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		src := informertest.NewSource(letters("a")...)
+		var lagging atomic.Int32
+		inf, err := informer.NewFrom(src, options{Queue: informer.QueueRealFIFO, Observer: &informer.Observer{Lagging: func(informer.BacklogInfo) { lagging.Add(1) }}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = inf.AddWatcher(informer.WatcherFunc[configMap](func(context.Context, informer.Event[configMap]) error { return nil }), informer.WatcherOptions{Workers: 2, MaxBacklog: 1})
+		if err != nil {
+			t.Fatal(err)
+		}
+		informertest.Run(t, inf)
+		synctest.Wait()
+		for n := range 3000 {
+			src.Apply(object("a", string(rune('b'+n%20))))
+		}
+		synctest.Wait()
+		equal(t, "Lagging was called", int(lagging.Load()), 0)
+	})
 }

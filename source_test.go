@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -433,5 +434,47 @@ func TestBackoffPacesListsThatFail(t *testing.T) {
 		if got := len(src.Requests()); got != 7 {
 			t.Errorf("%d requests in 65 minutes with 10 minutes between them", got)
 		}
+	})
+}
+
+// hangingLW is a source whose answer to a question for its version may not come.
+type hangingLW struct {
+	*source
+	hangs atomic.Bool
+}
+
+func (h *hangingLW) ListWithContext(ctx context.Context, opts metav1.ListOptions) (runtime.Object, error) {
+	if h.hangs.Load() && opts.Limit == 1 {
+		<-ctx.Done()
+		return nil, ctx.Err()
+	}
+	return h.source.ListWithContext(ctx, opts)
+}
+
+func TestRunEndsDuringAQuestion(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		lw := &hangingLW{source: informertest.NewSource(letters("ab")...)}
+		inf, err := informer.NewFrom(lw, options{WatchList: informer.WatchListOff})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(context.Background())
+		done := make(chan error, 1)
+		go func() { done <- inf.Run(ctx) }()
+		if err := inf.WaitForSync(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		lw.hangs.Store(true)
+		asking, give := context.WithCancel(context.Background())
+		go func() { _, _ = inf.ServerVersion(asking, "") }()
+		synctest.Wait()
+		cancel()
+		select {
+		case err := <-done:
+			noError(t, err)
+		case <-time.After(time.Hour):
+			t.Error("Run has not returned an hour after its ctx has ended")
+		}
+		give()
 	})
 }

@@ -80,13 +80,16 @@ func TestASetWithoutItsInformerIsNotReady(t *testing.T) {
 	})
 }
 
+// widgetsForbidden makes the server offer widgets that may not be read.
+func widgetsForbidden(s *server) {
+	s.define(widgets)
+	s.fail = widgetsFail("list watch stream", failure(403, metav1.StatusReasonForbidden, "no rights"))
+}
+
 func TestAReleaseEndsTheWaitOfItsLease(t *testing.T) {
 	for name, prepare := range map[string]func(*server){
 		"that is not served": func(*server) {},
-		"that is not listed": func(s *server) {
-			s.define(widgets)
-			s.fail = widgetsFail("list watch stream", failure(403, metav1.StatusReasonForbidden, "no rights"))
-		},
+		"that is not listed": widgetsForbidden,
 	} {
 		t.Run(name, func(t *testing.T) {
 			run(t, kinds.Options[whole]{}, prepare, func(w *world) {
@@ -105,10 +108,7 @@ func TestAReleaseEndsTheWaitOfItsLease(t *testing.T) {
 }
 
 func TestTheEndOfASetEndsTheWaitOfItsLeases(t *testing.T) {
-	run(t, kinds.Options[whole]{}, func(s *server) {
-		s.define(widgets)
-		s.fail = widgetsFail("list watch stream", failure(403, metav1.StatusReasonForbidden, "no rights"))
-	}, func(w *world) {
+	run(t, kinds.Options[whole]{}, widgetsForbidden, func(w *world) {
 		set := must(kinds.New(clientsOf(w.server), kinds.Options[whole]{Name: "short", ErrorHandler: w.log.handle}))
 		lease := must(set.Acquire(widget))
 		runAll(w.t, set.Informer())
@@ -126,10 +126,7 @@ func TestTheEndOfASetEndsTheWaitOfItsLeases(t *testing.T) {
 }
 
 func TestTheReasonOfALateStartIsThatOfAKind(t *testing.T) {
-	run(t, kinds.Options[whole]{}, func(s *server) {
-		s.define(widgets)
-		s.fail = widgetsFail("list watch stream", failure(403, metav1.StatusReasonForbidden, "no rights"))
-	}, func(w *world) {
+	run(t, kinds.Options[whole]{}, widgetsForbidden, func(w *world) {
 		set := must(kinds.New(clientsOf(w.server), kinds.Options[whole]{Name: "late", ErrorHandler: w.log.handle}))
 		must(set.Acquire(widget))
 		ctx, cancel := context.WithTimeout(w.t.Context(), 20*time.Second)
