@@ -341,12 +341,12 @@ func (a *applier[T]) exactVersions(queue QueueKind) (versions []string) {
 }
 
 // noteVersion appends a record with the version of the published state if a watcher follows the versions.
-// It does so only after a list or a bookmark, or if the state is no longer exact.
+// It does so only after a list or a bookmark, or if the state is no longer exact, or exact again.
 func (a *applier[T]) noteVersion() {
 	at := a.version()
 	ceased := a.toldVersion != "" && at == ""
+	reached := at != "" && (a.bookmark || a.toldVersion == "")
 	a.toldVersion = at
-	reached := a.bookmark && at != ""
 	if !a.followed.Load() || !ceased && !reached {
 		return
 	}

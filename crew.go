@@ -236,7 +236,10 @@ func (c *crew[T]) attempt(ctx context.Context, e *entry[T]) {
 // selected again before the attempt.
 func (c *crew[T]) eventToTell(e *entry[T]) Event[T] {
 	var none T
-	if s, ok := c.listener.watcher.(selection[T]); ok && e.failedNew != none {
+	if e.failedNew == none {
+		return e.events[0]
+	}
+	if s, ok := unwrap(c.listener.watcher).(selection[T]); ok {
 		return s.after(e.failedNew, e.events[0])
 	}
 	return e.events[0]

@@ -445,10 +445,10 @@ func (p *informerProcessor[T]) inheritsLocked() bool {
 	return p.tombstones != nil && (p.state == processorNew || p.Now()-p.listening < inheritance)
 }
 
-// watcherName returns the name of w's type. For a selection or a handler it returns the name of the type
+// watcherName returns the name of w's type. For a wrapper, a selection or a handler it returns the name of the type
 // inside.
 func watcherName[T Object](w ResourceWatcher[T]) string {
-	switch w := w.(type) {
+	switch w := unwrap(w).(type) {
 	case selection[T]:
 		return watcherName(w.ResourceWatcher)
 	case *handler[T]:

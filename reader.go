@@ -408,8 +408,8 @@ func (s *Snapshot[T]) In(cluster string) *Snapshot[T] {
 // Version returns the resourceVersion at which the source was exactly in this state, or "". It needs Options.Queue
 // QueueRealFIFO: QueueDeltaFIFO, the default, changes the order of events, and Version is always "". It is also "" until
 // the first list is complete, during a later list, for a source without versions, and for an informer of several namespaces
-// or clusters: see Versions. After an object that could not be used it is "" until the next list. Your own writes to the
-// store do not change it.
+// or clusters: see Versions. After an error of Transform it is "" until the object changes again, and after a change that
+// the store refuses until the next list. Your own writes to the store do not change it.
 func (s *Snapshot[T]) Version() string { return s.at.version() }
 
 // Versions returns one version for each source, as [Snapshot.Version] does for a single source, in the order of

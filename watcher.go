@@ -357,6 +357,19 @@ func (s selection[T]) passes(obj T) bool {
 	return s.selected(obj) && (!nested || inner.passes(obj))
 }
 
+// wrapper is a watcher that passes on some events, unchanged, to the one that Unwrap returns. The watchers of a kinds.Lease are wrappers.
+type wrapper[T Object] interface {
+	Unwrap() ResourceWatcher[T]
+}
+
+// unwrap returns the watcher inside of wrappers.
+func unwrap[T Object](w ResourceWatcher[T]) ResourceWatcher[T] {
+	for outer, ok := w.(wrapper[T]); ok; outer, ok = w.(wrapper[T]) {
+		w = outer.Unwrap()
+	}
+	return w
+}
+
 // methods holds the functions of a watcher, indexed by EventType. An event whose function is nil is
 // ignored.
 type methods[T Object] [EventDeleted + 1]func(context.Context, Event[T]) error
@@ -388,11 +401,14 @@ func checkWatcher[T Object](w ResourceWatcher[T]) error {
 	if object.IsNil(w) {
 		return fmt.Errorf("the watcher is nil")
 	}
-	if s, ok := w.(selection[T]); ok {
-		if s.selected == nil {
+	switch w := w.(type) {
+	case wrapper[T]:
+		return checkWatcher(w.Unwrap())
+	case selection[T]:
+		if w.selected == nil {
 			return fmt.Errorf("the function given to Select is nil")
 		}
-		return checkWatcher(s.ResourceWatcher)
+		return checkWatcher(w.ResourceWatcher)
 	}
 	return nil
 }

@@ -110,7 +110,14 @@ func newAccess[T Object](x *index.Index[T], clock stopwatch.Stopwatch, flush fun
 }
 
 func (a *access[T]) pass(it *item[T]) {
-	a.places.of(it.scope).pass(it.kind, it.broken && it.kind != itemDelete, it.rv)
+	p := a.places.of(it.scope)
+	switch {
+	case it.broken && it.kind != itemDelete:
+		p.lack(it.key)
+	case it.asks():
+		delete(p.lacks, it.key)
+	}
+	p.pass(it.kind, it.rv)
 }
 
 func (a *access[T]) spoil(of *scope) { a.places.of(of).spoil() }
@@ -358,22 +365,22 @@ func (p places) of(s *scope) *place {
 // place shows which version of one source the store has.
 type place struct {
 	version string
-	exact   bool // the store is what the source was at the version
-	spoiled bool // an object of the list in progress could not be stored
+	exact   bool // the store is what the source was at the version, but for the keys in lacks
+	spoiled bool // since the last list began, an object could not be stored
+	// lacks has the keys of objects for which Transform has failed since the last list began, until the object changes
+	// again, or is deleted.
+	lacks map[string]struct{}
 	// doubtful is true if versions in a durable store may belong to states that the server has lost. It
 	// is true until the next bookmark.
 	doubtful bool
 }
 
 // pass notes that an item was applied. While a list is being applied, the store is in a state that the
-// server never had. An object that could not be stored is missing until the next list.
-func (p *place) pass(kind itemKind, broken bool, version string) {
-	if broken {
-		p.spoil()
-	}
+// server never had.
+func (p *place) pass(kind itemKind, version string) {
 	switch kind {
 	case itemList:
-		p.exact, p.spoiled = false, false
+		p.exact, p.spoiled, p.lacks = false, false, nil
 	case itemListed:
 		p.exact = !p.spoiled && version != "" && version != "0"
 	default:
@@ -386,12 +393,27 @@ func (p *place) pass(kind itemKind, broken bool, version string) {
 	}
 }
 
-// spoil notes that an object could not be stored.
+// spoil notes that an object could not be stored. It may be missing until the next list.
 func (p *place) spoil() { p.exact, p.spoiled = false, true }
+
+// maxLacks limits the keys in place.lacks.
+const maxLacks = 1000
+
+// lack notes that Transform has failed for the object of a key. With too many such keys, it spoils the place.
+func (p *place) lack(key string) {
+	if len(p.lacks) == maxLacks {
+		p.spoil()
+		return
+	}
+	if p.lacks == nil {
+		p.lacks = map[string]struct{}{}
+	}
+	p.lacks[key] = struct{}{}
+}
 
 // bookmark returns the version at which the source can continue, or "" if it must list.
 func (p place) bookmark() string {
-	if !p.exact {
+	if !p.exact || len(p.lacks) > 0 {
 		return ""
 	}
 	return p.version

@@ -9,6 +9,8 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"path/filepath"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -25,6 +27,7 @@ import (
 	"github.com/customcacheinformer/informer"
 	"github.com/customcacheinformer/informer/clusters"
 	"github.com/customcacheinformer/informer/informertest"
+	"github.com/customcacheinformer/informer/internal/testkit"
 )
 
 func TestClustersFollowTheirFiles(t *testing.T) {
@@ -288,6 +291,38 @@ func TestAFollowerThatFailsIsCalledAgain(t *testing.T) {
 			t.Errorf("Health is %+v", h)
 		}
 	})
+}
+
+// editor is a follower that changes its configuration.
+type editor struct{ variables chan int }
+
+func (e editor) Engage(_ string, config *rest.Config, _ types.UID) error {
+	e.variables <- len(config.ExecProvider.Env) + len(config.Impersonate.Extra)
+	config.ExecProvider.Env = append(config.ExecProvider.Env, clientcmdapi.ExecEnvVar{Name: "MINE", Value: "1"})
+	config.Impersonate.Extra["mine"] = []string{"1"}
+	return nil
+}
+
+func (e editor) Replace(name string, config *rest.Config, uid types.UID) error {
+	return e.Engage(name, config, uid)
+}
+
+func (editor) Disengage(string) error { return nil }
+
+func TestEachFollowerHasAConfigurationOfItsOwn(t *testing.T) {
+	dir, variables := t.TempDir(), make(chan int, 2)
+	testkit.Must(t, os.WriteFile(filepath.Join(dir, "east.yaml"), kubeconfig("east", "", func(_ *clientcmdapi.Cluster, u *clientcmdapi.AuthInfo) {
+		u.Exec = &clientcmdapi.ExecConfig{APIVersion: "client.authentication.k8s.io/v1", Command: "true", InteractiveMode: clientcmdapi.NeverExecInteractiveMode}
+		u.Impersonate, u.ImpersonateUserExtra = "somebody", map[string][]string{"theirs": {"1"}}
+	}), 0o600))
+	uid := func(context.Context, *rest.Config) (types.UID, error) { return "1", nil }
+	p := must(clusters.New(clusters.Directory{Path: dir}, clusters.Options{UID: uid, Allow: clusters.Allow{Exec: true}}, editor{variables}, editor{variables}))
+	informertest.Run(t, p)
+	for n := range 2 {
+		if got := <-variables; got != 1 {
+			t.Errorf("follower %d gets the changes of another one", n)
+		}
+	}
 }
 
 func TestAProviderIsAMember(t *testing.T) {

@@ -140,9 +140,9 @@ func (s *set) call(name string, c *cluster) error {
 		case now == nil:
 			err = follower.Disengage(name)
 		case has == nil:
-			err = follower.Engage(name, rest.CopyConfig(now.config), now.uid)
+			err = follower.Engage(name, copyOf(now.config), now.uid)
 		default:
-			err = follower.Replace(name, rest.CopyConfig(now.config), now.uid)
+			err = follower.Replace(name, copyOf(now.config), now.uid)
 		}
 		if err == nil {
 			c.given[i] = c.current
@@ -233,11 +233,19 @@ func (s *set) read(ctx context.Context, config *rest.Config) (uid types.UID, ans
 	defer func() { <-s.reads }()
 	ctx, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
-	uid, err := s.uid(ctx, rest.CopyConfig(config))
+	uid, err := s.uid(ctx, copyOf(config))
 	if err != nil { // the error is dropped, because it may quote the address
 		return "", apierrors.IsForbidden(err) || apierrors.IsNotFound(err)
 	}
 	return uid, true
+}
+
+// copyOf returns a copy of config that its receiver may change. rest.CopyConfig shares what pointers and maps lead to.
+func copyOf(config *rest.Config) *rest.Config {
+	own := rest.CopyConfig(config)
+	own.AuthProvider, own.ExecProvider = own.AuthProvider.DeepCopy(), own.ExecProvider.DeepCopy()
+	own.Impersonate.Groups, own.Impersonate.Extra = slices.Clone(own.Impersonate.Groups), maps.Clone(own.Impersonate.Extra)
+	return own
 }
 
 // placeOf returns a hash of the address and the CA. It uses %q so that different values never give the same text.

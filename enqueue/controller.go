@@ -485,6 +485,7 @@ func (c *Controller[K]) Health() Health {
 		var foreign func(K) bool
 		if c.shard != nil {
 			foreign = c.shard.foreign
+			c.state.leaveGivenUp(foreign)
 		}
 		h.Waiting = queue.waiting(foreign)
 	}

@@ -23,8 +23,24 @@ type deletes[K comparable] struct {
 // and including "to", which is "" if it is not known.
 type span struct{ source, after, to string }
 
+// since returns s with the begin of an earlier span of the same source. If the versions cannot be compared, it takes the
+// earlier span's. The zero span changes nothing.
+func (s span) since(earlier span) span {
+	if earlier.source == s.source && s.source != "" && !notAfter(s.after, earlier.after) {
+		s.after = earlier.after
+	}
+	return s
+}
+
+// add notes that d waits for keys. With Options.Shards, at is when d happened, and the delete then stands for earlier ones
+// of its source that wait for the same key: otherwise children that are deleted again and again would pile up while the
+// call for their owner fails.
 func (ds *deletes[K]) add(d deletion, at span, keys []K) {
+	at = at.since(ds.told[d])
 	for _, key := range keys {
+		if at.source != "" {
+			at = ds.supersede(key, d, at)
+		}
 		before := ds.waiting[key]
 		if before == nil {
 			before = sets.Set[deletion]{}
@@ -38,6 +54,18 @@ func (ds *deletes[K]) add(d deletion, at span, keys []K) {
 	if at != (span{}) && ds.open[d] > 0 {
 		ds.told[d] = at
 	}
+}
+
+// supersede makes earlier deletes of the source of d no longer wait for key. It returns the span of d and those deletes.
+func (ds *deletes[K]) supersede(key K, d deletion, at span) span {
+	for earlier := range ds.waiting[key] {
+		if was := ds.told[earlier]; earlier != d && was.source == at.source {
+			at = at.since(was)
+			ds.waiting[key].Delete(earlier)
+			ds.settle(sets.New(earlier))
+		}
+	}
+	return at
 }
 
 // take removes and returns the deletes that wait for key. They belong to a call that begins now.

@@ -34,7 +34,7 @@ type sharded[K comparable] struct {
 
 	mu    sync.Mutex
 	told  map[string]string // by source: the feed got everything up to this version
-	order []K               // the keys of deletes, the oldest first; some are handled
+	order []K               // the keys of deletes, each once, the oldest first; some are handled
 	// replays has the replays that may still be registered, because a mapper fails.
 	replays []replay
 	ended   bool
@@ -352,8 +352,9 @@ func (s *sharded[K]) deleted(ctx context.Context, d deletion, source int, cluste
 	c := s.controller
 	s.mu.Lock()
 	at.after = later(s.told[at.source], obj.GetResourceVersion())
+	fresh := slices.DeleteFunc(slices.Clone(keys), c.state.waits)
 	c.state.deleted(d, at, keys)
-	s.order = append(s.order, keys...)
+	s.order = append(s.order, fresh...)
 	dropped := s.dropLocked()
 	s.mu.Unlock()
 	c.add(keys)
@@ -372,8 +373,7 @@ func (s *sharded[K]) dropLocked() (dropped int) {
 	for state.waiting() > s.controller.opts.StandbyDeletes && len(s.order) > 0 {
 		key := s.order[0]
 		s.order = s.order[1:]
-		if state.waits(key) {
-			state.drop(key)
+		if state.drop(key) {
 			dropped++
 		}
 	}

@@ -6,11 +6,13 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/customcacheinformer/informer"
 	"github.com/customcacheinformer/informer/informertest"
 	"github.com/customcacheinformer/informer/internal/sharding"
+	"github.com/customcacheinformer/informer/internal/tombstone"
 )
 
 // behindCache reads 8 namespaces, and is behind in all of them.
@@ -62,4 +64,56 @@ func TestReadsMayBeAStruct(t *testing.T) {
 	c := &Controller[types.NamespacedName]{opts: Options{Reads: []informer.Member{embedded{pods}}}}
 	s := &sharded[types.NamespacedName]{controller: c}
 	s.Seen() // the set calls it every few seconds
+}
+
+// changing reads one namespace.
+type changing struct {
+	behindCache
+	changed string // the version of the last change
+}
+
+func (c *changing) Versions() []informer.SourceVersions {
+	return []informer.SourceVersions{{Namespace: "ns0", ResourceVersion: c.changed, Changed: c.changed}}
+}
+
+// elsewhere is a set in which another replica has all buckets.
+type elsewhere struct{ sharding.Set }
+
+func (elsewhere) Bucket(string) int { return 0 }
+
+func (elsewhere) Has(int) bool { return false }
+
+// Children of one owner are deleted again and again, while no call for the owner succeeds.
+func TestManyDeletesOfOneKeyAreKeptAsOne(t *testing.T) {
+	cache := &changing{}
+	c := &Controller[types.NamespacedName]{
+		opts: Options{StandbyDeletes: 100}, inputs: []input[types.NamespacedName]{{cache: cache}},
+		state: newState[types.NamespacedName](), isEarly: map[types.NamespacedName]int{},
+	}
+	s := &sharded[types.NamespacedName]{controller: c, set: elsewhere{}, told: map[string]string{}}
+	c.shard = s
+	owner := types.NamespacedName{Namespace: "ns0", Name: "owner"}
+	var first, last deletion
+	for n := range 20_000 {
+		uid := types.UID(fmt.Sprint(n))
+		cache.changed = fmt.Sprint(n + 10)
+		child := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns0", Name: "child", UID: uid, ResourceVersion: cache.changed}}
+		last = deletion{c, tombstone.ID{Key: "ns0/child", UID: uid}}
+		if n == 0 {
+			first = last
+		}
+		s.deleted(t.Context(), last, 0, "", child, []types.NamespacedName{owner})
+	}
+	if waiting := len(c.state.deletes.waiting[owner]); len(s.order) != 1 || waiting != 1 || c.state.keeps(first) || !c.state.keeps(last) {
+		t.Errorf("%d places in the order of keys, %d deletes; the first is kept: %v, the last: %v", len(s.order), waiting, c.state.keeps(first), c.state.keeps(last))
+	}
+	// Another replica may have handled some of the deletes, or may have begun after the first one.
+	name, bucket := s.name(0, "", "ns0"), sharding.Buckets{}.Insert(0)
+	unknown := s.Forget(bucket, map[string]sharding.Range{name: {After: "5", To: "15"}})
+	if len(unknown) != 0 || !c.state.keeps(last) {
+		t.Errorf("when only the first deletes are handled, unknown is %v, and the key is kept: %v", unknown, c.state.keeps(last))
+	}
+	if unknown = s.Forget(bucket, map[string]sharding.Range{name: {After: "11", To: "30000"}}); fmt.Sprint(unknown) != "[ns0/owner]" {
+		t.Errorf("when the other replica began after the first delete, unknown is %v", unknown)
+	}
 }

@@ -139,6 +139,20 @@ func (s *state[K]) leave(key K) {
 	}
 }
 
+// leaveGivenUp forgets the failures of the keys that were given up and are foreign. No call for such a key comes, which
+// would find that another replica has it.
+func (s *state[K]) leaveGivenUp(foreign func(K) bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for e := s.givenUp.Front(); e != nil; {
+		key := e.Value.(K)
+		e = e.Next() // before the element is removed
+		if foreign(key) {
+			s.forgetLocked(key, s.failing[key])
+		}
+	}
+}
+
 // deleted notes a delete that led to keys, and when the delete happened. The zero span means that
 // this is not known.
 func (s *state[K]) deleted(d deletion, at span, keys []K) {
@@ -177,17 +191,20 @@ func (s *state[K]) waiting() int {
 	return len(s.deletes.waiting)
 }
 
+// waits reports whether a delete waits for key, or has a call under way.
 func (s *state[K]) waits(key K) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return len(s.deletes.waiting[key]) > 0
+	return len(s.deletes.waiting[key]) > 0 || len(s.calls[key].deletes) > 0
 }
 
-// drop makes all deletes stop waiting for key, except those of a call under way.
-func (s *state[K]) drop(key K) {
+// drop makes all deletes stop waiting for key, except those of a call under way. It reports whether there were any.
+func (s *state[K]) drop(key K) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.deletes.settle(s.deletes.take(key))
+	taken := s.deletes.take(key)
+	s.deletes.settle(taken)
+	return len(taken) > 0
 }
 
 func (s *state[K]) keeps(d deletion) bool {

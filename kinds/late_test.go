@@ -3,6 +3,8 @@ package kinds_test
 import (
 	"context"
 	"errors"
+	"fmt"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -144,5 +146,38 @@ func TestTheReasonOfALateStartIsThatOfAKind(t *testing.T) {
 			w.t.Errorf("%v is not forbidden", err)
 		}
 		refuses(w.t, set.Health().Ready(), "Widget.example.com")
+	})
+}
+
+// The add takes effect and fails. Before it is tried again, the object leaves the selection.
+func TestALeaseTakesTheResultOfSelect(t *testing.T) {
+	run(t, kinds.Options[whole]{}, func(s *server) {
+		s.define(widgets)
+		s.objects(widgets.name(), "default", "a")
+	}, func(w *world) {
+		selected := func(o whole) bool { return o.GetLabels()["app"] == "a" }
+		var got []string
+		watcher := informer.Select(informer.WatcherFunc[whole](func(_ context.Context, e informer.Event[whole]) error {
+			if got = append(got, e.Type.String()); len(got) == 1 {
+				return errors.New("after it took effect")
+			}
+			return nil
+		}), selected)
+		lease := w.acquire(widget)
+		must(lease.AddWatcher(watcher, informer.WatcherOptions{Retry: informer.Backoff(time.Hour, time.Hour, 0)}))
+		after(time.Second)
+		w.put(widgets.name(), obj{"metadata": obj{"name": "a", "namespace": "default", "labels": obj{"app": "other"}}, "spec": obj{"size": "1"}})
+		after(3 * time.Hour)
+		if fmt.Sprint(got) != "[added deleted]" {
+			t.Errorf("the watcher got %v", got)
+		}
+		for name, bad := range map[string]informer.ResourceWatcher[whole]{
+			"the function given to Select is nil": informer.Select(informer.WatcherFuncs[whole]{}, nil),
+			"the watcher is nil":                  informer.Select[whole](nil, selected),
+		} {
+			if _, err := lease.AddWatcher(bad, informer.WatcherOptions{}); err == nil || !strings.HasSuffix(err.Error(), name) {
+				t.Errorf("AddWatcher: %v, want an error that ends in %q", err, name)
+			}
+		}
 	})
 }

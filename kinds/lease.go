@@ -167,6 +167,9 @@ type only[T informer.Object] struct {
 	informer.ResourceWatcher[T]
 }
 
+// Unwrap lets the informer find a watcher of informer.Select.
+func (o only[T]) Unwrap() informer.ResourceWatcher[T] { return o.ResourceWatcher }
+
 func (o only[T]) Add(ctx context.Context, e informer.Event[T]) error {
 	if e.Cluster() != o.name {
 		return nil

@@ -104,8 +104,9 @@ type Resource struct {
 	Store informer.Durable
 	// Transform returns the object to store and serve in place of the given one, for example without parts
 	// that no agent needs. It must not change the name, the namespace, the UID or the resourceVersion. After
-	// an error, the relay does not have the state of any version: until the informer has listed again, reads
-	// of the resource get 429. So Transform should not return errors. It is optional.
+	// an error, the relay does not have the state of any version: until Transform works for the next change
+	// of the object, the object is deleted, or the informer has listed again, reads of the resource get 429.
+	// So Transform should not return errors. It is optional.
 	Transform func(informer.AnyObject) (informer.AnyObject, error)
 }
 

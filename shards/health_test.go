@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"sync"
@@ -15,10 +16,12 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
 
 	"github.com/customcacheinformer/informer"
+	"github.com/customcacheinformer/informer/enqueue"
 	"github.com/customcacheinformer/informer/informertest"
 	"github.com/customcacheinformer/informer/internal/testkit"
 	"github.com/customcacheinformer/informer/shards"
@@ -181,4 +184,50 @@ func TestHealthOfASetAsJSON(t *testing.T) {
 	if text, err := json.Marshal(h); err != nil || string(text) != want {
 		t.Errorf("%s, %v, want\n%s", text, err, want)
 	}
+}
+
+// Keys that were given up, and whose buckets have moved, fail no more in the replica that had them.
+func TestAReplicaForgetsTheFailuresOfKeysThatMove(t *testing.T) {
+	inWorld(t, 0, func(t *testing.T, w *world) {
+		write := func(value string) {
+			for n := range 40 {
+				w.objects.Apply(configMap(name(n), value))
+			}
+		}
+		write("1")
+		var bad atomic.Bool
+		start := func(id string) *enqueue.Controller[types.NamespacedName] {
+			inf, err := informer.NewFrom(w.objects, informer.Options[*corev1.ConfigMap]{})
+			testkit.Must(t, err)
+			set, err := shards.New(w.api, options(id))
+			testkit.Must(t, err)
+			c, err := enqueue.NewController(func(context.Context, types.NamespacedName) (time.Duration, error) {
+				if bad.Load() {
+					return 0, fmt.Errorf("invalid: %w", informer.ErrPermanent)
+				}
+				return 0, nil
+			}, enqueue.Options{Name: "objects", Shards: set, ErrorHandler: testkit.Ignore}, enqueue.For(inf))
+			var group informer.Group
+			testkit.Must(t, errors.Join(err, group.Add(inf), group.Add(c), group.Add(set)))
+			informertest.Run(t, &group)
+			return c
+		}
+		bad.Store(true)
+		a := start("a")
+		time.Sleep(time.Minute)
+		if n := a.Health().Failing; n != 40 {
+			t.Errorf("%d keys fail", n)
+		}
+		bad.Store(false)
+		b := start("b")
+		time.Sleep(time.Minute)
+		if n := a.Health().Failing; n == 0 || n == 40 {
+			t.Errorf("%d of 40 keys fail, when some have moved", n)
+		}
+		write("2") // each replica reconciles its keys
+		time.Sleep(time.Minute)
+		if of, by := a.Health().Failing, b.Health().Succeeded; of != 0 || by == 0 {
+			t.Errorf("%d keys fail, and the other replica has succeeded %d times", of, by)
+		}
+	})
 }

@@ -31,11 +31,22 @@ func (s *Set) take(h *holding, lease *coordinationv1.Lease, transitions int32, d
 	if !s.took(h, lease, err) {
 		return
 	}
-	if err := s.catchUp(h); err != nil {
-		if h.ctx.Err() == nil && !errors.Is(err, informer.ErrStopped) {
+	for reported := false; ; reported = true {
+		err := s.catchUp(h)
+		if err == nil {
+			break
+		}
+		if h.ctx.Err() != nil || errors.Is(err, informer.ErrStopped) {
+			return
+		}
+		if !reported {
 			s.report(fmt.Errorf("catching up with the last holder of bucket %d: %w", h.bucket, err))
 		}
-		return // the worker has stopped
+		select {
+		case <-time.After(retryAfter):
+		case <-h.ctx.Done():
+			return
+		}
 	}
 	known := leases.Versions{}
 	for _, w := range s.workers {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -15,6 +16,7 @@ import (
 	"github.com/customcacheinformer/informer"
 	"github.com/customcacheinformer/informer/enqueue"
 	"github.com/customcacheinformer/informer/informertest"
+	"github.com/customcacheinformer/informer/internal/sharding"
 	"github.com/customcacheinformer/informer/internal/testkit"
 	"github.com/customcacheinformer/informer/shards"
 )
@@ -26,17 +28,25 @@ type alone struct {
 	set        *shards.Set
 	informer   *informer.CustomCacheInformer[*corev1.ConfigMap]
 	controller *enqueue.Controller[types.NamespacedName]
-	reported   []error
+	joined     sharding.Option // what its controllers join: the set, unless a test sets it
+
+	mu       sync.Mutex
+	reported []error
 }
 
 func newAlone(t *testing.T, objects *informertest.Source[*corev1.ConfigMap], leases coordinationclient.LeaseInterface) *alone {
 	a := &alone{t: t}
 	opts := options("a")
-	opts.ErrorHandler = func(_ context.Context, err error) { a.reported = append(a.reported, err) }
+	opts.ErrorHandler = func(_ context.Context, err error) {
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		a.reported = append(a.reported, err)
+	}
 	var err error
 	if a.set, err = shards.New(leases, opts); err != nil {
 		t.Fatal(err)
 	}
+	a.joined = a.set
 	if a.informer, err = informer.NewFrom(objects, informer.Options[*corev1.ConfigMap]{}); err != nil {
 		t.Fatal(err)
 	}
@@ -49,7 +59,7 @@ func (a *alone) join(name string) error {
 	c, err := enqueue.NewController(func(context.Context, types.NamespacedName) (time.Duration, error) {
 		a.set.Health()
 		return 0, nil
-	}, enqueue.Options{Name: name, Shards: a.set}, enqueue.Watches(a.informer, func(_ context.Context, obj *corev1.ConfigMap) ([]types.NamespacedName, error) {
+	}, enqueue.Options{Name: name, Shards: a.joined}, enqueue.Watches(a.informer, func(_ context.Context, obj *corev1.ConfigMap) ([]types.NamespacedName, error) {
 		a.set.Health()
 		return []types.NamespacedName{{Namespace: obj.Namespace, Name: obj.Name}}, nil
 	}))
@@ -94,6 +104,44 @@ func TestASetEndsWithItsController(t *testing.T) {
 			t.Errorf("it has %d buckets when its controller has stopped", n)
 		}
 		stop()
+	})
+}
+
+// stumbling is a set whose workers fail to catch up, as often as failures has it.
+type stumbling struct {
+	sharding.Set
+	failures *atomic.Int64
+}
+
+func (s stumbling) Join(name string, w sharding.Worker) error {
+	return s.Set.Join(name, stumblingWorker{w, s.failures})
+}
+
+type stumblingWorker struct {
+	sharding.Worker
+	failures *atomic.Int64
+}
+
+func (w stumblingWorker) CatchUp(ctx context.Context, seen sharding.Versions) error {
+	if w.failures.Add(-1) >= 0 {
+		return errors.New("the source's versions cannot be compared")
+	}
+	return w.Worker.CatchUp(ctx, seen)
+}
+
+func TestABucketIsServedAfterItsCachesHaveFailedToCatchUp(t *testing.T) {
+	inWorld(t, 64, func(t *testing.T, w *world) {
+		a := newAlone(t, w.objects, w.api)
+		var failures atomic.Int64
+		failures.Store(20) // more than there are buckets
+		a.joined = struct{ sharding.Handle }{sharding.NewHandle(stumbling{sharding.Of(a.set), &failures})}
+		testkit.Must(t, a.join("worker"))
+		stop := a.run()
+		time.Sleep(5 * time.Second)
+		stop()
+		if n := a.controller.Health().Succeeded; n < 64 || len(a.reported) == 0 || len(a.reported) > 16 {
+			t.Errorf("%d of 64 objects are reconciled; reported, at most once for each bucket, are %v", n, a.reported)
+		}
 	})
 }
 

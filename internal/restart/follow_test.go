@@ -7,6 +7,7 @@ import (
 	"maps"
 	"math/rand/v2"
 	"strconv"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -130,6 +131,23 @@ func (f *followed) change(name string) {
 	f.note()
 }
 
+// transform fails for every tenth value at random, but not for "1" and "2".
+func transform(obj configMap) (configMap, error) {
+	if value := obj.Data["value"]; len(value) > 1 && strings.HasSuffix(value, "7") {
+		return nil, errors.New("cannot be transformed")
+	}
+	return obj, nil
+}
+
+// repair changes the objects for which transform fails.
+func (f *followed) repair() {
+	for _, obj := range f.Objects() {
+		if _, err := transform(obj); err != nil {
+			f.change(obj.Name)
+		}
+	}
+}
+
 // storm makes changes, and disturbs the source.
 func (f *followed) storm(steps int) {
 	for range steps {
@@ -175,6 +193,9 @@ func TestAWatcherThatFollowsVersionsHasTheExactStateOfEach(t *testing.T) {
 			rnd := rand.New(rand.NewPCG(seed, uint64(round)))
 			src := newFollowed(rnd)
 			opts := options{Queue: informer.QueueRealFIFO, ErrorHandler: ignore}
+			if rnd.IntN(2) == 0 {
+				opts.Transform = transform
+			}
 			opts.WatchList = []informer.WatchListMode{informer.WatchListOn, informer.WatchListOff}[rnd.IntN(2)]
 			opts.Intake = []informer.IntakeMode{informer.IntakeWhole, informer.IntakeEarly}[rnd.IntN(2)]
 			var store *informertest.Durable
@@ -192,6 +213,7 @@ func TestAWatcherThatFollowsVersionsHasTheExactStateOfEach(t *testing.T) {
 				src.storm(rnd.IntN(40))
 				later := follow(t, inf)
 				src.storm(rnd.IntN(40))
+				src.repair()
 				sleepBubble(time.Hour)
 				for _, f := range []*versionFollower{first, later} {
 					equal(t, "version at the end", f.version, src.ResourceVersion())
@@ -271,6 +293,58 @@ func TestARefusedObjectEndsTheExactState(t *testing.T) {
 			equal(t, "version later", f.version, "")
 		})
 	}
+}
+
+func TestAFailedTransformEndsTheExactStateUntilTheObjectChanges(t *testing.T) {
+	for name, change := range map[string]func(t *testing.T, src *followed){
+		"a write": func(_ *testing.T, src *followed) { src.change("o001") },
+		"a delete": func(t *testing.T, src *followed) {
+			_, err := src.Delete(keyOf("o001"))
+			must(t, err)
+			src.note()
+		},
+	} {
+		inBubble(t, name, func(t *testing.T) {
+			src := newFollowed(nil)
+			inf := newInformer(t, src.source, options{Queue: informer.QueueRealFIFO, ErrorHandler: ignore, Transform: transform})
+			f := follow(t, inf)
+			start(t, inf)
+			sleepBubble(time.Minute)
+			src.Apply(object("o001", "17"))
+			src.note()
+			synctest.Wait()
+			equal(t, "version after a failure", f.version, "")
+			src.change("o002")
+			sleepBubble(time.Minute)
+			equal(t, "version after a change of another object", f.version, "")
+			change(t, src)
+			synctest.Wait()
+			equal(t, "version", f.version, src.ResourceVersion())
+			f.check(src)
+		})
+	}
+}
+
+func TestTooManyFailuresOfTransformEndTheExactStateUntilAList(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		src := newFollowed(nil)
+		inf := newInformer(t, src.source, options{Queue: informer.QueueRealFIFO, ErrorHandler: ignore, Transform: transform})
+		f := follow(t, inf)
+		start(t, inf)
+		sleepBubble(time.Minute)
+		for _, value := range []string{"17", "2"} {
+			for n := range 1001 {
+				src.Apply(object(fmt.Sprintf("o%04d", n), value))
+			}
+		}
+		src.note()
+		sleepBubble(time.Hour)
+		equal(t, "version", f.version, "")
+		src.Expire()
+		sleepBubble(time.Hour)
+		equal(t, "version after a list", f.version, src.ResourceVersion())
+		f.check(src)
+	})
 }
 
 func TestOnVersionNeedsAnOrderOfVersions(t *testing.T) {

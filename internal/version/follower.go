@@ -14,7 +14,8 @@ type Exact string
 // the object in Old, with the version of the delete.
 //
 // The version is "" when the state is no longer exact, because a list begins or an object cannot be
-// stored. After the next list, the state is exact again. OnVersion may be called twice for one version.
+// stored. After the next list, the state is exact again. If it was Transform that has failed, the next
+// change of the object is enough. OnVersion may be called twice for one version.
 //
 // A Follower needs an informer with one source that always delivers the same objects and with the
 // Options.Queue QueueRealFIFO. It also needs a negative MaxBacklog and no Workers or Retry. Otherwise

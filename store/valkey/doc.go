@@ -60,8 +60,8 @@
 // writes, there are two primaries. Set min-replicas-to-write, so that it refuses such writes.
 //
 // While the writer's informer has no exact state, the store has no version, and readers wait. That is so during
-// a list, and from an object that could not be used, for example because Transform returns an error, until the next
-// list.
+// a list, from an error of Transform until the object changes again, and from a change that the store refuses until the
+// next list.
 //
 // A server that evicts keys would lose parts of a store at any time. So Open refuses a server whose
 // maxmemory-policy begins with allkeys-. With other policies, a write returns an error when the memory is full. The
