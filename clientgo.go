@@ -433,7 +433,7 @@ type SinkInformer[T Object] struct{ core *CustomCacheInformer[T] }
 // or DrainTimeout is set: these options need stored objects or watchers. Share is useful only if the sink keeps objects.
 //
 // IntakeAuto means IntakeEarly, and WatchListAuto means WatchListOff, because a sink may be slow: the first state is listed in pages,
-// see [Options].PageSize. For a quick sink, WatchListOn saves requests.
+// see [Options.PageSize]. For a quick sink, WatchListOn saves requests.
 func NewSink[T Object](lw cache.ListerWatcher, sink Sink[T], opts Options[T]) (*SinkInformer[T], error) {
 	for name, set := range map[string]bool{
 		"Store": opts.Store != nil, "Durable": opts.Durable != nil, "Indexers": len(opts.Indexers) > 0, "Fields": len(opts.Fields) > 0, "DrainTimeout": opts.DrainTimeout != 0,
@@ -487,7 +487,7 @@ func (i *SinkInformer[T]) ResourceVersion() string { return i.core.ResourceVersi
 // taken and that still exist. Health does not block.
 func (i *SinkInformer[T]) Health() Health { return i.core.Health() }
 
-// MemberHealth returns the same state as Health. A [Group] calls MemberHealth. It does not block.
+// MemberHealth implements [Member]. It returns the same state as Health and does not block.
 func (i *SinkInformer[T]) MemberHealth() MemberHealth { return i.core.MemberHealth() }
 
 func (i *SinkInformer[T]) adopt(common given) { i.core.adopt(common) }

@@ -39,8 +39,8 @@ type Clusters[T Object] struct {
 
 // ClusterOptions are the options of [NewOverClusters] that concern the clusters. The zero value is ready to use.
 type ClusterOptions struct {
-	// SyncWait is how long, from the start of Run, the informer waits for the first lists of all engaged clusters. After that, it has
-	// synced with one complete list. 0 means 30 s, and a negative value means no limit. To wait for one cluster, use
+	// SyncWait is how long, from the start of Run, the informer waits for the first lists of all engaged clusters. After that, one
+	// complete list is enough to sync. 0 means 30 s, and a negative value means no limit. To wait for one cluster, use
 	// [Clusters.WaitForSyncIn].
 	SyncWait time.Duration
 }
@@ -65,8 +65,8 @@ const maxClusterName = 253
 
 // NewOverClusters returns an informer over one resource in many clusters. It reads no cluster until [Clusters.Engage] adds one.
 //
-// The informer has synced when it has listed all engaged clusters, or after ClusterOptions.SyncWait at least one of them. So a
-// program becomes ready even if a cluster is out of reach. If no cluster is engaged when Run begins, the informer syncs at once.
+// The informer has synced when it has listed all engaged clusters, or, once ClusterOptions.SyncWait has passed, at least one of them.
+// So a program becomes ready even if a cluster is out of reach. If no cluster is engaged when Run begins, the informer syncs at once.
 //
 // Over Options.Durable, Run reads the store and engages the clusters that have objects in it, without a source. They keep their last
 // state until Engage gives them a source or [Clusters.DisengageStored] removes them. If Engage gives a source with the same UID, the
@@ -128,8 +128,8 @@ func (c *Clusters[T]) recall(marks map[string]mark) {
 // time, also in a watcher's callback. The cluster's first objects come with OriginInitial, even if the informer has synced. If the
 // cluster cannot be read, the informer keeps trying until the cluster is disengaged. Health and Options.ErrorHandler get the reason.
 //
-// Engage returns an error if the name is engaged or not valid, or if the source cannot be used. A name has 1 to 253 bytes,
-// without spaces, "|" and characters that cannot be printed. Once Run's ctx is done, Engage returns an error that wraps
+// Engage returns an error if a cluster of that name already has a source, or if the name or the source cannot be used. A name has 1 to
+// 253 bytes, without spaces, "|" and characters that cannot be printed. Once Run's ctx is done, Engage returns an error that wraps
 // [ErrStopped]. If a cluster of that name was just disengaged, the new one is listed when the old objects have left the store.
 func (c *Clusters[T]) Engage(name string, from ClusterSource) error {
 	s, err := c.scopeFor(name, from)
@@ -168,10 +168,10 @@ func (c *Clusters[T]) Disengage(name string, leave Leave) (left <-chan struct{},
 	return s.left, c.failed("Disengage", name, c.become(name, s, nil))
 }
 
-// DisengageStored disengages the clusters that have objects in Options.Durable but have not been engaged since the start. Call it
-// when you have engaged all clusters that you want. The clusters in except stay: name those whose configuration cannot be read now. If
-// Run has not read the Durable yet, the clusters leave when Run has read it. DisengageStored does not block, and may be called at any
-// time. It returns an error if leave is not one of the constants, and one that wraps [ErrStopped] once Run's ctx is done.
+// DisengageStored disengages the clusters that have objects in Options.Durable but have not been engaged since the start. Call it when
+// you have engaged all clusters that you want. The clusters in except stay: name the clusters whose configuration cannot be read now.
+// If Run has not read the Durable yet, the clusters leave when Run has read it. DisengageStored does not block, and may be called at
+// any time. It returns an error if leave is not one of the constants, and one that wraps [ErrStopped] once Run's ctx is done.
 func (c *Clusters[T]) DisengageStored(leave Leave, except ...string) error {
 	if err := leave.check(); err != nil {
 		return fmt.Errorf("informer %s: DisengageStored: %w", c.opts.Name, err)
@@ -206,8 +206,8 @@ func (c *Clusters[T]) DisengageStored(leave Leave, except ...string) error {
 // Replace makes the informer read an engaged cluster from another source, such as one with new credentials. Replace does not block.
 //
 // If both sources have the same UID, and it is not "", the informer continues at the version that it has reached. No event is missed,
-// and nothing is listed unless a list was under way. Otherwise the objects of the old cluster come as deletes with OriginLeft, and then
-// the new cluster is listed. A cluster that only Options.Durable has is compared with its first list instead, as after Engage.
+// and nothing is listed unless a list was under way. Otherwise the objects of the old cluster come as deletes with OriginLeft, and
+// then the new cluster is listed. For a cluster known only from Options.Durable, its first list is compared with the stored objects.
 //
 // Replace returns an error if the source cannot be used. The error wraps [ErrNotEngaged] if the cluster is not engaged, and
 // [ErrStopped] once Run's ctx is done. After an error, the informer continues with the old source.
@@ -231,8 +231,8 @@ func (c *Clusters[T]) Replace(name string, from ClusterSource) error {
 // the contents of the objects. An object that differs comes as an update with OriginRelist, an equal one causes no event, and one
 // that the list lacks is deleted. Until the list is complete, the store has some objects in the old form.
 //
-// Move ignores from.UID: the cluster keeps the UID with which it was engaged. If the form over Options.Durable may differ from
-// one start to the next, engage the cluster with a different UID at each start, so that each start lists. The errors are Replace's.
+// Move ignores from.UID: the cluster keeps the UID with which it was engaged. If Options.Durable may hold the form of an earlier
+// start, engage the cluster with a different UID at each start, so that each start lists. Move returns the same errors as Replace.
 func (c *Clusters[T]) Move(name string, from ClusterSource) error {
 	s, err := c.scopeFor(name, from)
 	if err != nil {
@@ -390,7 +390,8 @@ func (c *Clusters[T]) WaitForSyncIn(ctx context.Context, cluster string) error {
 	}
 }
 
-// WaitForVersionIn works like [CustomCacheInformer.WaitForVersion] for one cluster. The error wraps [ErrNotEngaged] if it is not, or no longer, engaged.
+// WaitForVersionIn is like [CustomCacheInformer.WaitForVersion] for one cluster. If the cluster is not engaged, or is
+// disengaged meanwhile, the error wraps [ErrNotEngaged].
 func (i *CustomCacheInformer[T]) WaitForVersionIn(ctx context.Context, cluster, version string) error {
 	for last := (*scope)(nil); ; {
 		s, ok := i.roster.scope(cluster)
@@ -404,7 +405,7 @@ func (i *CustomCacheInformer[T]) WaitForVersionIn(ctx context.Context, cluster, 
 	}
 }
 
-// ServerVersionIn works like [CustomCacheInformer.ServerVersion] for one cluster. If it is not engaged, the error wraps [ErrNotEngaged].
+// ServerVersionIn is like [CustomCacheInformer.ServerVersion] for one cluster. If it is not engaged, the error wraps [ErrNotEngaged].
 func (i *CustomCacheInformer[T]) ServerVersionIn(ctx context.Context, cluster string) (string, error) {
 	s, ok := i.roster.scope(cluster)
 	if !ok {

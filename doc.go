@@ -123,13 +123,13 @@
 //     panics of reconcile, the informer's own store treats a panic of an index function as an error, and for
 //     handlers of a SharedIndexInformer client-go's rule applies.
 //
-//  8. Bounded memory. Beyond MaxBacklog, the waiting events of an object are merged, see
-//     [WatcherOptions]. So at most MaxBacklog events plus two per object wait for one watcher. To
-//     these come one event per object of a state that the watcher still has to get, and the events
-//     that it has taken: up to 256, or MaxBacklog if that is less. All watchers that are behind share the
-//     events of the log. While the store is behind, up to 2,000 changes wait for it in memory, and a list that
-//     has arrived: with [IntakeEarly], only one page of it. The log grows while a watcher waits for
-//     a read of the store that does not return, to join or for a resync.
+//  8. Bounded memory. Beyond MaxBacklog, the waiting events of an object are merged, see [WatcherOptions]. So
+//     at most MaxBacklog events plus two per object wait for one watcher. In addition, the watcher may still
+//     have to get one event for each object of a state, and hold the events that it has taken: up to 256, or
+//     MaxBacklog if that is less. All watchers that are behind share the events of the log. While the store is
+//     behind, up to 2,000 changes wait for it in memory, and a list that has arrived: with [IntakeEarly], only
+//     one page of it. The log grows while a watcher waits for a read of the store that does not return, to
+//     join or for a resync.
 //
 //  9. Stop. When ctx ends, Run stops the source first and then the watchers. Watchers may first
 //     handle their waiting events for up to Options.DrainTimeout; the ctx of their calls stays
@@ -187,7 +187,7 @@
 //   - A list of one namespace causes no deletes in other namespaces.
 //   - A namespace that cannot be read keeps its last state. The informer keeps trying, and errors and
 //     [Health] name the namespace. The others continue.
-//   - Live events come in the order of their resourceVersions, with [QueueRealFIFO], within a namespace.
+//   - With [QueueRealFIFO], the live events of a namespace come in the order of their resourceVersions.
 //   - When a namespace is removed, its objects come as deletes with [OriginLeft], after all of its other events. When a namespace
 //     is added, only that namespace is listed.
 //   - ResourceVersion returns the lowest version of all namespaces. WaitForVersion waits for one

@@ -123,17 +123,17 @@ func (e *WatchError) Error() string {
 func (e *WatchError) Unwrap() error { return e.Err }
 
 // StoreError reports an operation on the store that failed. It is reported when the operation begins to
-// fail, and once more, with GaveUp set, if the operation is given up. That is so if the store refuses it
-// with ErrPermanent, or if the informer stops first. Until then, the operation is retried with growing
-// pauses, and later changes wait. GaveUp is also set if Run ends because the store does not find an
+// fail. The informer then retries the operation with growing pauses, and later changes wait. It gives up
+// if the store refuses the operation with ErrPermanent, or if the informer stops. The error is then
+// reported once more, with GaveUp set. GaveUp is also set if Run ends because the store does not find an
 // object.
 type StoreError struct {
 	// Op is the operation that failed: "get", "add", "update" or "delete", or for a [Sink] "put" or "remove". For a Durable it may
 	// also be "scan", "apply", "forget", "resume" or "tombstones". In Health it may also be "list" or "bookmark",
 	// and "apply" for the informer's own store.
 	Op string
-	// Key is the key in the store: "namespace/name" or "name", with "cluster|" before it if NewOverClusters has made
-	// the informer. For "apply" it is the key of the first change. It is "" if the operation has no key.
+	// Key is the key in the store: "namespace/name" or "name", with "cluster|" before it for an informer of
+	// [NewOverClusters]. For "apply" it is the key of the first change. It is "" if the operation has no key.
 	Key      string
 	Failures int  // failures in a row, this one included
 	GaveUp   bool // the operation will not be tried again
@@ -205,8 +205,8 @@ func (e *PanicError) Unwrap() error {
 	return err
 }
 
-// ObjectError reports an object that could not be used. The object cannot be decoded, is not of the
-// informer's type or namespace, or has no name, or a function of the program, such as Options.Transform,
+// ObjectError reports an object that could not be used. Either the object cannot be decoded, is not of the
+// informer's type or namespace, or has no name. Or a function of the program, such as Options.Transform, has
 // failed for it. If Op is "decode", "transform" or "index", an object that keeps failing is reported once.
 // If many objects fail, only the first three, the 10th, the 100th, the 1,000th and so on are reported. If Op
 // is "list", "watch" or "store", the same rule applies to the repetitions of one error.
@@ -216,7 +216,7 @@ type ObjectError struct {
 	Op  string
 	Key string // the key in the store; empty if the object has no name
 	// Failing is the number of objects for which Op fails now, including this one. If Op is "list",
-	// "watch" or "store", it is how often the same error occurred so far.
+	// "watch" or "store", it is how often the same error has occurred so far.
 	Failing int
 	Err     error
 }

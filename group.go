@@ -16,9 +16,9 @@ import (
 )
 
 // Group runs informers and other members, such as controllers of package enqueue, waits for them and reports their health.
-// Members may be added and removed before and while it runs. A member that cannot sync, because its CRD is missing or the API
-// server forbids it, keeps trying. It delays only the members that read it. For 5 s it may also delay members that wait for their
-// turn to list, see [ListLimit]. [GetOrAdd] makes and adds the informers that several parts of a program share.
+// Members may be added and removed before and while it runs. A member that cannot sync, because its CRD is missing or its
+// requests are forbidden, keeps trying. It delays only the members that read it. For 5 s it may also delay members that wait for
+// their turn to list, see [ListLimit]. [GetOrAdd] makes and adds the informers that several parts of a program share.
 //
 // The zero value is ready to use. A Group must not be copied. Its methods may be called from
 // any goroutine and in any order.
@@ -85,7 +85,7 @@ func (g *Group) giveLocked() given {
 }
 
 // Member is what a [Group] runs: a [CustomCacheInformer], a controller of package enqueue, a set of
-// package shards, or any other type that has these methods and keeps their rules.
+// package shards, or any other type that has these methods and follows their rules.
 //
 // A Member may have two more methods, which must not block and must not call the group. If StopsFirst()
 // bool returns true, the group stops the member before all others. This is for a member that uses what
@@ -333,9 +333,9 @@ func (g *Group) shown() (members []*member, guests []guest) {
 }
 
 // Health returns the MemberHealth of each member. It also returns the Health of each informer that a
-// [ClientGo] with this group has made and that has not stopped. The keys of the map are the names. Informers
-// of a ClientGo may have names that are taken: then the second of a name has the key "Name#2", and so on.
-// A member always has its own name as the key. Health does not block.
+// [ClientGo] with this group has made and that has not stopped. The keys of the map are the names. A member
+// always has its own name as the key. If an informer of a ClientGo has a name that is taken, its key is
+// "Name#2", or "Name#3" if that is taken too, and so on. Health does not block.
 func (g *Group) Health() map[string]MemberHealth {
 	all := map[string]MemberHealth{}
 	show := func(name string, h MemberHealth) {

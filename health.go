@@ -61,21 +61,21 @@ type Health struct {
 	// Store is what the String method of Options.Store or Options.Durable returns, or its type if it
 	// has no such method. It is "in memory" if both are nil.
 	Store string `json:"-"`
-	// Objects is the number of objects in the store that the informer has found there at the start or
-	// stored. It is -1, for unknown, over a [DurableIndexer] that was not empty at the start: the informer
-	// does not read all objects of such a store.
+	// Objects is the number of objects in the store: those that the informer found there at the start, and
+	// those that it has stored. It is -1, for unknown, over a [DurableIndexer] that was not empty at the
+	// start: the informer does not read all objects of such a store.
 	Objects int `json:"objects"`
 	// Queued is the number of changes and bookmarks that have arrived but are not applied to the store
 	// yet.
 	Queued int `json:"queued"`
-	// Namespaces has an element for each namespace of an informer that NewInNamespaces has made, in the order
-	// in which they were given. Then Watching is true if every namespace is watched, and LastList,
-	// LastContact and ResourceVersion are the oldest of all. SourceError belongs to the namespace that has
-	// failed most often in a row. If the set is empty, Namespaces is empty, and Watching is true. For other
-	// informers Namespaces is nil.
+	// Namespaces has an element for each namespace of an informer of [NewInNamespaces], in the order in which
+	// they were given. Then Watching is true if every namespace is watched, and LastList, LastContact and
+	// ResourceVersion are the oldest of all. SourceError belongs to the namespace that has failed most often
+	// in a row. If the set is empty, Namespaces is empty, and Watching is true. For other informers
+	// Namespaces is nil.
 	Namespaces []SourceHealth `json:"namespaces,omitzero"`
-	// Clusters has an element for each cluster of an informer that NewOverClusters has made, in the order in which they
-	// were engaged. The fields that Health and SourceHealth share show the worst cluster, as with Namespaces, except
+	// Clusters has an element for each cluster of an informer of [NewOverClusters], in the order in which they were
+	// engaged. The fields that Health and SourceHealth share show the worst cluster, as with Namespaces, except
 	// ResourceVersion. For other informers Clusters is nil.
 	Clusters []SourceHealth `json:"clusters,omitzero"`
 	// SourceError is a *WatchError with the reason why lists or watches fail now. If none fails, it may be
@@ -104,8 +104,8 @@ type Health struct {
 	StoreBusy time.Duration `json:"-"`
 	// Refused is the number of changes that the store has refused, see ErrPermanent.
 	Refused int `json:"refused,omitempty"`
-	// Foreign is the number of objects and events that a source of shards.Set.Source has delivered but that
-	// are not in its part. The informer has dropped them.
+	// Foreign is the number of objects and events that the informer has dropped because they do not
+	// belong to this replica. It is 0 unless the source comes from shards.Set.Source.
 	Foreign int `json:"foreign,omitempty"`
 	// Decoding shows how the objects of the source are decoded.
 	Decoding DecodingHealth `json:"decoding,omitzero"`
@@ -118,8 +118,9 @@ type Health struct {
 	// Tombstones is the number of deleted objects that a Durable still keeps, because a watcher may not
 	// have handled their delete.
 	Tombstones int `json:"tombstones,omitempty"`
-	// Watchers has the registered watchers, or after the stop those that were registered at that time.
-	// They are sorted by name, and watchers of the same name by the order in which they were added.
+	// Watchers describes the registered watchers. After the stop, it describes those that were registered when
+	// the informer stopped. They are sorted by name, and watchers of the same name by the order in which they
+	// were added.
 	Watchers []WatcherHealth `json:"watchers"`
 }
 
@@ -283,10 +284,10 @@ type WatcherStats struct {
 	Name string `json:"name"`
 	// Synced is true once the channel of [Registration.Synced] is closed.
 	Synced bool `json:"synced"`
-	// Pending is the number of events that wait for the watcher now, including the event of a call that is
-	// under way. After the watcher's last call, it is the number of events that were never delivered. It may
-	// be inexact in two cases. While the watcher gets a state, it may be too high, or too low by the objects that
-	// were not read from a Durable yet. In a burst it may be too high by 15, because events are then
+	// Pending is the number of events that wait for the watcher now, including the event of a call that is under
+	// way. After the watcher's last call, it is the number of events that were never delivered. It may be inexact
+	// in two cases. While the watcher gets its initial state or a resync, it may be too high, or too low by the
+	// objects that were not read from a Durable yet. In a burst it may be too high by 15, because events are then
 	// counted in steps of 16.
 	Pending int `json:"pending"`
 	// Delivered is the number of events that the watcher has handled without an error.
@@ -295,10 +296,10 @@ type WatcherStats struct {
 	Failed int `json:"failed"`
 	// Retried is the number of calls that were another attempt after a failure.
 	Retried int `json:"retried"`
-	// Merged is the number of events that were merged into others or cancelled each other out, because
+	// Merged is the number of events that were merged into others or canceled each other out, because
 	// more than WatcherOptions.MaxBacklog waited, or because of Workers or Retry. It includes waiting
-	// events that were dropped because their object has left the part of a source of package shards, or
-	// left with LeaveSilently.
+	// events that were dropped because their object now belongs to another replica (see package
+	// shards), or to a cluster that was removed with [LeaveSilently].
 	Merged int `json:"merged"`
 	// Lagging is true while the watcher is behind: more than WatcherOptions.MaxBacklog events have waited
 	// and were merged, and the watcher has not caught up yet. See Observer.Lagging.
@@ -327,8 +328,8 @@ type WatcherHealth struct {
 	Calls []string
 	// Retries has up to ten keys of objects whose events wait for another attempt, the oldest first.
 	Retries []string
-	// Hung is true while a call has lasted for 10 s or more. It is always false for a watcher without
-	// Workers and Retry.
+	// Hung is true while a call has lasted for 10 s or more. It is always false for a watcher with
+	// neither Workers nor Retry.
 	Hung bool
 	// Retrying is true while the oldest event waits for another attempt.
 	Retrying bool

@@ -25,9 +25,9 @@ import (
 	"github.com/customcacheinformer/informer/internal/version"
 )
 
-// CustomCacheInformer lists and watches one resource, keeps its objects in a store, and gives the changes
-// to any number of watchers, each at its own pace. [New] makes one. Its methods may be called from any
-// goroutine and in any order. A CustomCacheInformer must not be copied. The package documentation has the contract.
+// CustomCacheInformer lists and watches one resource, keeps its objects in a store, and gives the changes to any
+// number of watchers, each at its own pace. [New] makes one. Its methods may be called from any goroutine and in
+// any order. A CustomCacheInformer must not be copied. The package documentation describes its guarantees.
 type CustomCacheInformer[T Object] struct {
 	opts      Options[T]
 	scan      index.Scan              // reads the store
@@ -58,9 +58,9 @@ type CustomCacheInformer[T Object] struct {
 	running  atomic.Bool
 }
 
-// New returns an informer over the resource of a typed client, such as clientset.CoreV1().Pods(""). The
-// client decides what T is, so options for another type do not compile. New makes no request; Run does.
-// For other clients and sources, use [NewFrom].
+// New returns an informer over the resource of a typed client, such as clientset.CoreV1().Pods(""). T
+// is the type of the client's objects, so options for another type do not compile. New makes no
+// request; Run does. For other clients and sources, use [NewFrom].
 //
 // If an argument or a field of opts cannot be used, New returns an error that names it. New does not change
 // opts. If Options.Store is a cache.Indexer, or Options.Durable a [DurableIndexer], New adds the
@@ -73,8 +73,8 @@ func New[T Object, L runtime.Object](client Client[T, L], opts Options[T]) (*Cus
 // makes from a dynamic or a metadata client, one of package informertest, or any other
 // cache.ListerWatcher. NewFrom checks its arguments and treats opts as [New] does.
 //
-// T must be a pointer to an API type, or AnyObject. If lw delivers objects of another type, or an empty
-// list of another type, the list fails, and the failure is reported.
+// T must be a pointer to an API type, or AnyObject. A list of objects of another type fails, even if it is empty, and the
+// failure is reported to Options.ErrorHandler. A watch event with such an object is reported and otherwise ignored.
 func NewFrom[T Object](lw cache.ListerWatcher, opts Options[T]) (*CustomCacheInformer[T], error) {
 	return newFrom[T](reading{resources: []resource{{lw: lw}}}, opts)
 }
@@ -206,9 +206,9 @@ func (i *CustomCacheInformer[T]) report(ctx context.Context, err error) {
 	handler(ctx, err)
 }
 
-// AddWatcher registers w. It does not block. The watcher gets the state as of this call, as added
-// events with OriginInitial, and then every later change. No change is left out and none comes twice, but
-// waiting events may be merged, see [WatcherOptions]. The informer calls the watcher only after Run was called.
+// AddWatcher registers w. It does not block. The watcher gets the state as of this call, as added events with
+// OriginInitial, and then every later change. No change is left out and none comes twice, but waiting events
+// may be merged, see [WatcherOptions]. The informer does not call the watcher before Run.
 //
 // AddWatcher may be called before and during Run, also in a watcher's callback. It returns an error
 // that wraps [ErrStopped] once Run's ctx is done, and another error if w is nil or a field of opts
@@ -237,7 +237,7 @@ func (i *CustomCacheInformer[T]) AddWatcher(w ResourceWatcher[T], opts WatcherOp
 // called at any time, also in a watcher's callback. The set may be empty.
 //
 //   - A namespace that stays is not affected: its watch continues.
-//   - A new namespace is listed and watched. SetNamespaces gets its client from the function that was given to
+//   - A new namespace is listed and watched. SetNamespaces gets the client for it from the function that was given to
 //     NewInNamespaces. That function must not call SetNamespaces. The first objects of the namespace come with OriginInitial,
 //     even if the informer has synced.
 //   - The requests for a removed namespace end. Its events that have arrived are delivered as usual. Then each of its objects comes
@@ -248,7 +248,7 @@ func (i *CustomCacheInformer[T]) AddWatcher(w ResourceWatcher[T], opts WatcherOp
 // namespace.
 //
 // SetNamespaces returns an error and changes nothing if a name is given twice or is not valid, if a client is nil, or if
-// NewInNamespaces has not made the informer. It returns an error that wraps [ErrStopped] once Run's ctx is done.
+// the informer was not made by NewInNamespaces. It returns an error that wraps [ErrStopped] once Run's ctx is done.
 func (i *CustomCacheInformer[T]) SetNamespaces(namespaces []string) error {
 	if err := i.setNamespaces(namespaces); err != nil {
 		return fmt.Errorf("informer %s: SetNamespaces: %w", i.opts.Name, err)
@@ -446,13 +446,13 @@ func (i *CustomCacheInformer[T]) control(ctx context.Context) {
 // when it is closed, see [Registration.Synced].
 func (i *CustomCacheInformer[T]) Synced() <-chan struct{} { return i.applier.synced }
 
-// HasSynced reports whether Synced is closed. It does not block.
+// HasSynced reports whether the channel of Synced is closed. It does not block.
 func (i *CustomCacheInformer[T]) HasSynced() bool { return channel.Closed(i.applier.synced) }
 
 // Name returns Options.Name, or its default if that is "". It does not block.
 func (i *CustomCacheInformer[T]) Name() string { return i.opts.Name }
 
-// MemberHealth returns the same state as Health. A [Group] calls MemberHealth. It does not block.
+// MemberHealth implements [Member]. It returns the same state as Health and does not block.
 func (i *CustomCacheInformer[T]) MemberHealth() MemberHealth { return i.Health() }
 
 // Health returns the state of the informer at this moment. It may be called at any time and does not

@@ -59,7 +59,7 @@ type WatchInfo struct {
 	Streaming bool          // the watch was asked to begin with the first state
 	Events    int           // how many events the watch delivered, including bookmarks and an error
 	Took      time.Duration // from the request to the end
-	Err       error         // why the watch could not be opened, or with which it ended; nil if it ended normally
+	Err       error         // why the watch could not be opened, or why it broke off; nil if it ended normally
 }
 
 // StoreInfo describes one attempt at an operation on the store. If a Durable refuses an Apply of

@@ -47,13 +47,14 @@ const (
 	IntakeAuto IntakeMode = iota
 	// IntakeEarly takes in each page of a list, and each object of a stream of the first state, when it
 	// arrives. The informer lists in pages, see Options.PageSize. The source waits while the store is
-	// behind. So only a page of each source and some 2,000 objects of lists wait in memory, or some
-	// 32,000 of a first list for the informer's own store. If watchers may know objects already, a list
-	// also needs 16 bytes for each key. If a page is gone at the server in two lists in a row, the next
-	// list is taken in as with IntakeWhole. Watchers get objects before the list is complete. If the list
-	// fails in the middle, the store and the watchers keep the objects that have arrived. Nothing else
-	// follows from such a list: no delete, no Synced and no bookmark. The next list delivers these objects
-	// as updates if they have changed, or if they have no UID or no resourceVersion to compare.
+	// behind. So only one page of each source and about 2,000 objects of lists wait in memory, or about
+	// 32,000 objects if it is the first list and the informer has its own store. Except for a first list
+	// into an empty store, a list also needs 16 bytes for each key. If a page has expired at the server in
+	// two lists in a row, the next list is taken in as with IntakeWhole. Watchers get objects before the
+	// list is complete. If the list fails in the middle, the store and the watchers keep the objects that
+	// have arrived. Nothing else follows from such a list: no delete, no Synced and no bookmark. The next
+	// list delivers these objects as updates if they have changed, or if they have no UID or no
+	// resourceVersion to compare.
 	IntakeEarly
 	// IntakeWhole takes in a list when all of it has arrived, as client-go does. The whole list is then
 	// in memory, in addition to the store.
@@ -72,10 +73,10 @@ const (
 	// WatchListOff always lists.
 	WatchListOff
 	// WatchListOn streams if the source can. If the server refuses to stream, the informer lists, and
-	// reports nothing if the list works. Some servers, proxies and fakes never end the stream. If the
-	// stream has brought no further object for 10 s, the informer lists from then on. An object with a
-	// higher version than all before it may have been created after the stream began. If only such
-	// objects arrive, the informer lists after 40 s. The time of a Transform or the store does not count.
+	// reports nothing if the list works. Some servers, proxies and fakes never end the stream: if no
+	// further object arrives for 10 s, the informer lists from then on. Objects that are created
+	// meanwhile could prolong this wait. So the informer also lists if, for 40 s, each new object has a
+	// higher version than all before it. Time spent in Transform or in the store does not count.
 	WatchListOn
 )
 
@@ -83,8 +84,8 @@ const (
 type DecodeMode int
 
 const (
-	// DecodeAuto is the zero value. It decodes each object as it arrives if the configuration of the client has
-	// [Transport] and the type of the client allows it. Otherwise client-go decodes.
+	// DecodeAuto is the zero value. The informer decodes each object as it arrives if the configuration of the
+	// client has [Transport] and the type of the client allows this. Otherwise client-go decodes the objects.
 	DecodeAuto DecodeMode = iota
 	// DecodeByClient leaves all decoding to client-go.
 	DecodeByClient
@@ -105,11 +106,12 @@ type Options[T Object] struct {
 	//
 	// A store of yours must be safe for concurrent use, use the keys of cache.MetaNamespaceKeyFunc, and
 	// return objects of type T. Only this informer may write to it while it runs. The informer calls
-	// GetByKey, List and Bookmark, Add only for keys that are not in the store, and Update and Delete
-	// only for keys that are. A write that fails may have taken effect anyway, so the informer calls
-	// GetByKey before it tries again. It calls Update for an object that was deleted and created again
-	// while the watch was cut. It calls Delete with the object's final state if the watch has sent it.
-	// That state has the version of the delete. Otherwise Delete gets the object that GetByKey returned.
+	// GetByKey, List and Bookmark. It calls Add only for keys that are not in the store, and Update and
+	// Delete only for keys that are. A write that fails may have taken effect anyway, so the informer
+	// calls GetByKey before it tries again. It calls Update for an object that was deleted and created
+	// again while the watch was cut. It calls Delete with the object's final state if the watch has sent
+	// it. That state has the version of the delete. Otherwise Delete gets the object that GetByKey
+	// returned.
 	//
 	// The store refuses a change if GetByKey or the write returns an error that wraps ErrPermanent. The
 	// store must then still have the old state. The informer does not try the change again. It reports
@@ -139,16 +141,16 @@ type Options[T Object] struct {
 	// that is a [DurableIndexer], keep these indexes themselves. For any other Store or Durable the informer
 	// keeps them in memory, with keys only. New returns an error for a nil function and for the name
 	// cache.NamespaceIndex, which is taken. If a function returns an error for an object, the object is
-	// stored, but that index does not find it. An *ObjectError is reported, and not again until the functions
-	// work for the object. The informer's own store treats a panic as an error. It calls the functions again
-	// after 1 s, 2 s, and so on up to 1 min, until they work. It keeps the values of an object until the next
-	// write of the object. The functions are called while the store is locked and must not call the
-	// informer. Defaults to none.
+	// stored, but that index does not find it. An *ObjectError is reported once, and again only if the
+	// functions have worked for the object in between. The informer's own store treats a panic as an error,
+	// and repeats failed calls after 1 s, 2 s, and so on up to 1 min, until they succeed. Otherwise it calls
+	// the functions for an object only when the object is written. The functions are called while the store
+	// is locked and must not call the informer. Defaults to none.
 	Indexers Indexers[T]
 
 	// Fields are further indexes for ByIndex, by name. Each is given by the path of a field, such as "spec.nodeName", and
-	// finds objects by the values of that field. See indexes.ByField for paths and values. New returns an error if T
-	// cannot have the path, or if Indexers has the name too. The rules of Indexers apply to Fields. Defaults to none.
+	// finds objects by the values of that field. See indexes.ByField for paths and values. New returns an error if T has
+	// no field with that path, or if Indexers has the same name. The rules of Indexers apply to Fields. Defaults to none.
 	Fields map[string]string
 
 	// Queue chooses client-go's queue in front of the store. Defaults to QueueAuto. A Durable needs
@@ -159,18 +161,18 @@ type Options[T Object] struct {
 	// get it. It may change the object in place. It must keep namespace and name. It should keep UID
 	// and resourceVersion: a later list uses them to find out which objects are new, created again, or
 	// unchanged. If Transform returns an error, the store keeps the object's previous state, if any. An
-	// *ObjectError is reported, and not again until Transform works for the object. Transform is
-	// called again at the object's next event and at the next list. An error never stops a delete.
-	// One goroutine at a time calls Transform, or one for each namespace or cluster if there are
-	// several. While it runs, the source waits. See [StripManagedFields]. Defaults to none.
+	// *ObjectError is reported once, and again only if Transform has worked for the object in between.
+	// Transform is called again at the object's next event and at the next list. An error never stops a
+	// delete. One goroutine at a time calls Transform, or one for each namespace or cluster if there
+	// are several. While it runs, the source waits. See [StripManagedFields]. Defaults to none.
 	Transform func(T) (T, error)
 
-	// Omit has the paths of fields that the informer removes from every object, such as "metadata.managedFields" or
+	// Omit lists the paths of fields that the informer removes from every object, such as "metadata.managedFields" or
 	// "status.conditions". If the configuration of the client has [Transport], these fields are never decoded. Otherwise they are
 	// removed in place, before Transform. Each step of a path is the name of a field in JSON. In unstructured objects it may also
 	// be a key of a map, such as metadata.annotations['example.com/a']. A path cannot lead through a list. New returns an error
 	// for a path that T does not have, and for apiVersion, kind, and the metadata by which the informer knows an object. An
-	// object that a Durable has already keeps the fields until it changes. Defaults to none.
+	// object that is already in a Durable keeps these fields until it changes. Defaults to none.
 	Omit []string
 
 	// Share lets equal parts of objects share memory, in this informer and in all others with the same
@@ -213,19 +215,20 @@ type Options[T Object] struct {
 	// informer that belongs to neither has no limit by default.
 	Lists *ListLimit
 
-	// Backoff sets the pauses between lists and watches that fail. After two minutes in which list and watch
-	// have worked, the pauses begin with Duration again. The Backoff is copied. New returns an error unless
-	// Duration is more than 0, Factor and Jitter are at most 100, and no field is negative. A Cap of 0, and a
-	// Duration or Cap of more than a year, count as a year. Nil, the default, means client-go's pauses: from
-	// 0.8 s, doubling up to 30 s, plus a random part of up to the same length.
+	// Backoff sets the pauses between lists and watches that fail. After two minutes in which list and watch have
+	// worked, the pauses begin with Duration again. The Backoff is copied. New returns an error unless Duration is
+	// more than 0, Factor and Jitter are at most 100, and no field is negative. The pauses grow only as often as
+	// Steps allows, so with 0 Steps they do not grow. A Cap of 0, and a Duration or Cap of more than a year, count as
+	// a year. Nil, the default, means client-go's pauses: from 0.8 s, doubling up to 30 s, plus a random part of up
+	// to the same length.
 	Backoff *wait.Backoff
 
 	// DrainTimeout is how long the watchers may continue to handle their waiting events after Run's ctx
 	// is done. No new events come then. The ctx of the watchers' calls stays alive until all events are
 	// handled or the time is over. An event that waits for its retry is tried at once, and again for as
 	// long as WatcherOptions.Retry and this time allow. The events that are left are dropped, counted and
-	// logged. They do not include changes that are not in the store when ctx ends. 0, the default, does
-	// not wait, and a negative value is an error. If ctx ends with a cause that wraps [ErrLeaseLost],
+	// logged. A change that is not in the store when ctx ends causes no event. 0, the default, does not
+	// wait, and a negative value is an error. If ctx ends with a cause that wraps [ErrLeaseLost],
 	// DrainTimeout has no effect.
 	DrainTimeout time.Duration
 
@@ -248,9 +251,9 @@ type WatcherOptions struct {
 	// informer. Defaults to the type of the watcher and a number, such as "WatcherFunc-1".
 	Name string
 
-	// MaxBacklog is how many events may wait for the watcher before they are merged. Merging combines
-	// the waiting events of each object, at the place of the first of them, so that at most two per
-	// object remain:
+	// MaxBacklog is how many events may wait for the watcher before they are merged. The added
+	// events of the informer's first list do not count. Merging combines the waiting events of each
+	// object, at the place of the first of them, so that at most two per object remain:
 	//
 	//   - an add or update and an update become one event, with the Old of the first and
 	//     the New of the last,
@@ -300,9 +303,9 @@ type WatcherOptions struct {
 	//
 	// OnSynced is never called before the informer has synced. So an object that a [Reader] does not
 	// find in OnSynced does not exist, or is hidden by a selector. The only exceptions were reported to
-	// ErrorHandler: the store refused the object, or it could not be used. OnSynced is not called a
-	// second time, so retry an action that may fail inside it, until its ctx ends. Registration.Synced
-	// is closed when OnSynced has returned. Defaults to none.
+	// ErrorHandler: the store refused the object, or it could not be used. OnSynced is called only
+	// once, so it must itself retry any action that may fail, until ctx ends. Registration.Synced is
+	// closed when OnSynced has returned. Defaults to none.
 	OnSynced func(ctx context.Context)
 }
 
@@ -311,11 +314,11 @@ type WatcherOptions struct {
 // load after an outage.
 //
 // A list waits for its turn before its request, first come, first served. So does a stream of the first state. An informer over
-// several namespaces or clusters has a list for each. A turn lasts until the list is taken in or has failed. A pause
-// before the next attempt needs no turn. A turn also ends after 5 s in which nothing has arrived and no object was taken
-// in. The list then continues without a turn. So lists that hang hold up the others for only 5 s. The same is true if an
-// informer waits for another one in its Transform. If client-go reads the body of an answer by itself, see [Transport],
-// the turn ends a minute after the beginning of the answer instead.
+// several namespaces or clusters needs a turn for each of them. A turn lasts until the list is taken in or has failed. A pause
+// before the next attempt needs no turn. A turn also ends after 5 s in which nothing has arrived and no object was taken in.
+// The list then continues without a turn. So a list that hangs delays the others for only 5 s. The same is true of a list whose
+// Transform waits for another informer. If client-go reads the body of an answer by itself, see [Transport], the turn ends a
+// minute after the beginning of the answer instead.
 //
 // Three things need no turn: a watch, a start from a [Durable] without a list, and client-go's fake
 // clients.

@@ -43,8 +43,8 @@ type Reader[T Object] interface {
 	All() iter.Seq2[types.NamespacedName, T]
 }
 
-// Get returns the object with that key, see [Reader.Get]. If the store fails, the error is a *StoreError. If
-// [NewOverClusters] has made the informer, Get always returns an error, see [Clusters.In].
+// Get returns the object with that key, see [Reader.Get]. If the store fails, the error is a *StoreError.
+// For an informer of [NewOverClusters], Get always returns an error: use [Clusters.In].
 func (i *CustomCacheInformer[T]) Get(key types.NamespacedName) (obj T, exists bool, err error) {
 	name := object.KeyOf(key)
 	switch {
@@ -142,8 +142,8 @@ func (i *CustomCacheInformer[T]) each(prefix string, visit func(object.Entry, T)
 // that the store has now, and for the state after every later change. For a deleted or missing object cond gets the zero T
 // and false. Before the informer has synced, an object that exists may be missing, so wait for the sync before you wait for
 // a delete. WaitFor returns a *SyncError if ctx or the informer ends first, and a *StoreError if the store cannot be read.
-// It returns another error if cond is nil or [NewOverClusters] has made the informer. It may be called before Run, but not
-// in a watcher's callback. cond runs in the caller's goroutine and must not change obj.
+// It returns another error if cond is nil, or for an informer of [NewOverClusters]. It may be called before Run, but not in
+// a watcher's callback. cond runs in the caller's goroutine and must not change obj.
 func (i *CustomCacheInformer[T]) WaitFor(ctx context.Context, key types.NamespacedName, cond func(obj T, exists bool) bool) error {
 	switch {
 	case cond == nil:
@@ -187,13 +187,13 @@ func (i *CustomCacheInformer[T]) WaitFor(ctx context.Context, key types.Namespac
 
 // WaitForVersion blocks until the store has every change up to version in a namespace, and then returns nil. After a
 // write of yours, pass the namespace and the resourceVersion of the object that the write returned: Get and List then
-// return the result of that write, or a later state. If [NewInNamespaces] has made the informer, namespace "" means
-// all of its namespaces. A namespace in which nothing happens may then be behind for a minute. For other informers,
-// the namespace makes no difference.
+// return the result of that write, or a later state. For an informer of [NewInNamespaces], namespace "" means all of
+// its namespaces. A namespace in which nothing happens may then be behind for a minute. For other informers, the
+// namespace makes no difference.
 //
-// WaitForVersion returns a *SyncError if ctx or the informer ends first. It returns another error if the informer
-// does not read the namespace, or if version is "" or cannot be compared with the versions of the source. For an
-// informer of [NewOverClusters], use WaitForVersionIn. Both may be called before Run, but not in a watcher's callback.
+// WaitForVersion returns a *SyncError if ctx or the informer ends first. It returns another error if the informer does
+// not read the namespace, or if version is "" or cannot be compared with the versions of the source. For an informer of
+// [NewOverClusters], use WaitForVersionIn. WaitForVersion may be called before Run, but not in a watcher's callback.
 //
 // A change for which Transform has failed counts too, although it is not in the store. If a selector hides the write
 // from this informer, only the next event or bookmark shows that its version has passed. That may take a minute, or
@@ -254,12 +254,12 @@ func (i *CustomCacheInformer[T]) ResourceVersion() string {
 	return rv
 }
 
-// ServerVersion asks the server for its current resourceVersion of the resource in a namespace. Unless [NewInNamespaces]
-// has made the informer, the namespace makes no difference. The request lists at most one object, and the API server does
-// not answer it from an old cache. So a process can check whether the server has reached a version that another process has
-// passed on. That may never happen if etcd was restored, or if the other process reads another cluster. ServerVersion
-// blocks until the answer arrives or ctx ends. It returns an error if the request fails, or if the informer does not run
-// or does not read the namespace. For an informer of [NewOverClusters], use ServerVersionIn.
+// ServerVersion asks the server for its current resourceVersion of the resource in a namespace. The namespace matters only
+// for an informer of [NewInNamespaces]. The request lists at most one object, and the API server does not answer it from an
+// old cache. So a process can check whether the server has reached a version that another process has passed on. That may
+// never happen if etcd was restored, or if the other process reads another cluster. ServerVersion blocks until the answer
+// arrives or ctx ends. It returns an error if the request fails, or if the informer does not run or does not read the
+// namespace. For an informer of [NewOverClusters], use ServerVersionIn.
 func (i *CustomCacheInformer[T]) ServerVersion(ctx context.Context, namespace string) (string, error) {
 	s := i.gate.scopeOf(namespace)
 	if s == nil || i.gate.clusters {
@@ -274,9 +274,9 @@ func (i *CustomCacheInformer[T]) ServerVersion(ctx context.Context, namespace st
 
 // SourceVersions shows how far an informer has read one of its sources.
 type SourceVersions struct {
-	// Namespace is the namespace of the source, or "" unless [NewInNamespaces] has made the informer.
+	// Namespace is the namespace of the source, for an informer of [NewInNamespaces], and otherwise "".
 	Namespace string
-	// Cluster is the cluster of the source, or "" unless [NewOverClusters] has made the informer.
+	// Cluster is the cluster of the source, for an informer of [NewOverClusters], and otherwise "".
 	Cluster string
 	// ResourceVersion is the version up to which the store has every change, or "" before the first list is in the
 	// store. Each bookmark raises it, even if no object has changed.
@@ -337,7 +337,7 @@ type Snapshot[T Object] struct {
 
 // Snapshot returns the state of the store between two batches of changes. It may be called at any time, also before Run. In
 // a watcher's callback, the snapshot has the change of the event, and perhaps later ones. Snapshot waits only for a write
-// that is under way: of up to 256 changes, usually less than a millisecond.
+// that is under way, of at most 256 changes. That usually takes less than a millisecond.
 //
 // Only the informer's own store has snapshots. If Options.Store or Options.Durable is set, Snapshot always returns nil
 // and an error. A function that should work over any store takes a [Reader].
@@ -396,8 +396,8 @@ func (i *CustomCacheInformer[T]) shown(v *memory.Snapshot) *Snapshot[T] {
 	return &Snapshot[T]{view: v, source: i.source, at: momentOf(v), name: i.opts.Name, clusters: i.gate.clusters}
 }
 
-// In returns the part of s that belongs to one cluster, if [NewOverClusters] has made the informer. If s has no objects of
-// that cluster, the part is empty. For other informers, and for a result of In, In returns s.
+// In returns the part of s that belongs to one cluster, for an informer of [NewOverClusters]. If s has no objects of that
+// cluster, the part is empty. For other informers, and for a result of In, In returns s.
 func (s *Snapshot[T]) In(cluster string) *Snapshot[T] {
 	if !s.clusters {
 		return s
@@ -405,11 +405,11 @@ func (s *Snapshot[T]) In(cluster string) *Snapshot[T] {
 	return &Snapshot[T]{view: s.view.In(cluster), source: func(string) string { return cluster }, name: s.name, prefix: cluster + object.ClusterMark}
 }
 
-// Version returns the resourceVersion at which the source was exactly in this state, or "". It needs Options.Queue
-// QueueRealFIFO: QueueDeltaFIFO, the default, changes the order of events, and Version is always "". It is also "" until
-// the first list is complete, during a later list, for a source without versions, and for an informer of several namespaces
-// or clusters: see Versions. After an error of Transform it is "" until the object changes again, and after a change that
-// the store refuses until the next list. Your own writes to the store do not change it.
+// Version returns the resourceVersion at which the source was exactly in this state, or "" if there is none. With
+// QueueDeltaFIFO, the default of Options.Queue, it is always "", because that queue changes the order of events. With
+// QueueRealFIFO, it is "" until the first list is complete, and during a later list. After an error of Transform it is "" until
+// the object changes again, and after a change that the store refuses until the next list. It is also "" for a source without
+// versions, and for several namespaces or clusters: see Versions. Your own writes to the store do not change it.
 func (s *Snapshot[T]) Version() string { return s.at.version() }
 
 // Versions returns one version for each source, as [Snapshot.Version] does for a single source, in the order of

@@ -399,7 +399,7 @@ func (o Options[T]) omission(example T) (*framing.Omission, error) {
 
 // StripManagedFields is an Options.Transform that removes metadata.managedFields from an object, in place. Few programs
 // read this field, and it is often the largest part of an object. It never returns an error. Options.Omit can do the
-// same without decoding the field.
+// same, and with [Transport] the field is not even decoded.
 func StripManagedFields[T Object](obj T) (T, error) {
 	if obj.GetManagedFields() != nil {
 		obj.SetManagedFields(nil)

@@ -33,7 +33,8 @@ import (
 
 // Client is a typed client for one resource. T is the type of its objects, and L the type of its lists. The clients
 // of client-go's clientsets, such as clientset.CoreV1().Pods(""), and all others that client-gen generates implement
-// Client. An informer of [New] calls only List and Watch. Get is in the interface because its result shows the type T.
+// Client. An informer of [New] calls only List and Watch. Get is in the interface so that the compiler can infer T
+// from its result.
 type Client[T Object, L runtime.Object] interface {
 	Get(ctx context.Context, name string, opts metav1.GetOptions) (T, error)
 	List(ctx context.Context, opts metav1.ListOptions) (L, error)
@@ -50,8 +51,8 @@ type UntypedClient[L runtime.Object] interface {
 // ListWatch returns a source for [NewFrom] from an untyped client, such as a resource interface of the dynamic
 // or the metadata client. ListWatch makes no request. If client is nil, NewFrom returns an error.
 //
-// ListWatch recognises client-go's fakes. Because these cannot stream, it makes the informer use LIST. It
-// does not recognise a fake inside a type of your own: over such a client, an informer takes 10 s to sync
+// ListWatch recognizes client-go's fakes. Because these cannot stream, it makes the informer use LIST. It
+// does not recognize a fake inside a type of your own: over such a client, an informer takes 10 s to sync
 // unless Options.WatchList is WatchListOff. Fakes have further limits that an informer cannot remove:
 //   - Their objects have no resourceVersions, so WaitForVersion and ResourceVersion do not work.
 //   - A delete between the LIST and the WATCH is lost.

@@ -177,9 +177,9 @@ func entriesOf(entries []Entry) (es object.Entries) {
 // returns ErrPermanent, the informer calls it again at the next change of the object or after the next list. If Remove returns
 // ErrPermanent, the informer calls it again after the next list. Health.Refused counts both.
 type Sink[T Object] interface {
-	// Put is called for an object that is new or has changed. key is its namespace and name, such as "default/shop", or
-	// only the name if the object has no namespace. Put may keep the object, but must not change it. ctx ends when the
-	// informer stops.
+	// Put is called for an object that is new or has changed. key is the namespace and name of the object, such as
+	// "default/shop", or only the name if the object has no namespace. Put may keep the object, but must not change it.
+	// ctx ends when the informer stops.
 	Put(ctx context.Context, key string, obj T) error
 	// Remove is called for an object that is gone. uid is the UID of that object. If another object was created under the same
 	// key in the meantime, Remove is called first, and then Put for the new object.

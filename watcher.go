@@ -99,7 +99,8 @@ type Event[T Object] struct {
 	Old T
 	// New is the object after the change. It is the zero T in a deleted event.
 	New T
-	// From is the cluster of the object, or nil unless [NewOverClusters] has made the informer. See [Event.Cluster].
+	// From is the cluster of the object, for an informer of [NewOverClusters], and otherwise nil. See
+	// [Event.Cluster].
 	From *Cluster
 	// Type is the kind of change. It determines whether Old, New or both are set.
 	Type EventType
@@ -132,7 +133,7 @@ func (e Event[T]) Key() types.NamespacedName {
 	return types.NamespacedName{Namespace: obj.GetNamespace(), Name: obj.GetName()}
 }
 
-// Cluster returns the name of the cluster of the event's object, or "" unless [NewOverClusters] has made the informer.
+// Cluster returns the name of the object's cluster, for an informer of [NewOverClusters], and otherwise "".
 func (e Event[T]) Cluster() string { return e.From.name() }
 
 // where returns the key with the name of the cluster, for errors and Health.
@@ -219,7 +220,7 @@ type Registration struct {
 // never closed if the watcher is removed or the informer stops first: so wait for Stopped as well.
 func (r *Registration) Synced() <-chan struct{} { return r.synced }
 
-// Remove ends the registration. It does not block. The ctx of a call that is under way is cancelled,
+// Remove ends the registration. It does not block. The ctx of a call that is under way is canceled,
 // and Stopped is closed when that call has returned. No further call follows, and the waiting events
 // are dropped. Remove does nothing if it was called before or the informer has stopped.
 func (r *Registration) Remove() { r.listener.remove() }
