@@ -6,10 +6,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Change reports whether an update of an object matters. before and after are the old and the new
-// state of the object. The goroutine of the source's watcher calls a Change. With
-// [informer.WatcherOptions].Workers, several goroutines call it at once. A Change must not modify the
-// objects, and should not block.
+// Change reports whether an update of an object should put keys into the queue. before and after are
+// the old and the new state of the object. Several goroutines may call a Change at once. A Change must
+// not modify the objects, and should not block.
 //
 // A [Source] with several Changes lets an update pass if any of them returns true. Without a Change,
 // every update passes. Some events always pass: added and deleted objects, resyncs, and updates that
@@ -19,7 +18,7 @@ type Change func(before, after metav1.Object) bool
 
 // Generation is a [Change] that lets an update pass if metadata.generation has changed. The API server
 // increases it when the desired state of an object changes (in most kinds the spec), but not when
-// status, labels or annotations change. If a kind has no generation, such as ConfigMap and Secret,
+// status, labels or annotations change. For kinds without a generation, such as ConfigMap and Secret,
 // every update passes.
 func Generation(before, after metav1.Object) bool {
 	return after.GetGeneration() == 0 || before.GetGeneration() != after.GetGeneration()

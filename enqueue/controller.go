@@ -23,8 +23,8 @@ import (
 // defaultStandbyDeletes is the default of Options.StandbyDeletes.
 const defaultStandbyDeletes = 100_000
 
-// ErrStandbyDeletesDropped indicates that a controller drops keys of deletes, because it has more of them
-// than Options.StandbyDeletes. The error that Options.ErrorHandler gets wraps it.
+// ErrStandbyDeletesDropped indicates that a controller drops keys of deleted objects, because it has more
+// of them than Options.StandbyDeletes. Options.ErrorHandler receives an error that wraps it, once.
 var ErrStandbyDeletesDropped = errors.New("too many deletes on standby, the oldest are dropped")
 
 // Controller owns a queue, the watchers that put keys of type K into it, and the workers that call a
@@ -33,16 +33,15 @@ var ErrStandbyDeletesDropped = errors.New("too many deletes on standby, the olde
 // be copied.
 //
 // A Controller loses no delete of an informer over an [informer.Durable], except those that
-// Options.StandbyDeletes drops. A delete counts as handled when a call has succeeded for each key that it
-// led to. The call must have begun after the key was queued. It succeeds if it returns nil and asks for
-// no other call, or if it returns an error that wraps [informer.ErrPermanent]. Until the delete is
-// handled, the store keeps its tombstone (a record of the deleted object), and the controller gets the
-// delete again after a restart or a crash. A delete that leads to no key is handled at once. reconcile
-// gets only the key. So if the object was created again, a success for its key also counts for the
-// delete.
+// Options.StandbyDeletes drops. A delete counts as handled when a call has finished the work for each key
+// that it led to. The call must have begun after the key was queued. It must return nil and ask for no
+// other call, or return an error that wraps [informer.ErrPermanent]. Until the delete is handled, the
+// store keeps its tombstone (a record of the deleted object), and the controller gets the delete again
+// after a restart or a crash. A delete that leads to no key is handled at once. reconcile gets only the
+// key. So if the object was created again, a call for its key also counts for the delete.
 //
-// If reconcile asks for another call after every success, such as once an hour, no delete ever counts as
-// handled, and the store keeps all tombstones. To have keys reconciled from time to time, give a
+// If reconcile asks for another call after every success, for example once an hour, no delete ever counts
+// as handled, and the store keeps all tombstones. To have keys reconciled from time to time, give a
 // source a ResyncPeriod with [Source.With].
 type Controller[K comparable] struct {
 	hooks
@@ -85,9 +84,9 @@ type hooks = membership.Worker
 //     NotFound and conflicts are errors like any other: the next attempt reads again.
 //   - An error that wraps [informer.ErrPermanent]: when an event puts the key into the queue.
 //   - No error, and again more than 0: after that time, or earlier if an event puts the key into the
-//     queue. An again less than 0, which time.Until returns for a time that is past, means at once. If
-//     calls for a key ask for less than 5 ms again and again, only the first call gets that time. Later
-//     pauses are at least as long as the pauses after failures.
+//     queue. A negative again, as time.Until returns for a time in the past, means at once. If several
+//     calls for a key in a row ask for less than 5 ms, only the first gets that time. The pauses after
+//     the others are at least as long as those after failures.
 //   - No error, and again 0: when an event puts the key into the queue.
 //
 // Each call for a key cancels the pause that an earlier call has led to.
@@ -98,10 +97,10 @@ type hooks = membership.Worker
 // must not end its goroutine, as runtime.Goexit and a test's FailNow do.
 //
 // NewController adds a watcher to the informer of each source. Make the controller before these informers
-// run: then it also gets the deletes that happened before, see promise 5 of package informer. A
-// controller that is made more than a minute after the first watcher of an informer gets only later
-// deletes, until the next start. If you never run a controller, add it to a group and remove it there:
-// otherwise a Durable keeps tombstones for it.
+// run: over a Durable, it then also gets the deletes that happened while the program was down, see
+// promise 5 of package informer. A controller that is made more than a minute after the first watcher of
+// an informer gets only later deletes. If you never run a controller, add it to a group and remove it
+// there: otherwise a Durable keeps tombstones for it.
 //
 // NewController returns an error if an argument or option cannot be used. If an informer has stopped, the
 // error wraps informer.ErrStopped. NewController makes no request and does not block.
@@ -189,12 +188,12 @@ func (c *Controller[K]) attach(sources []Source[K]) error {
 // Options.Shards has started, and the controller is elected. Then it calls reconcile for each key in the
 // queue, with Options.Workers goroutines, until ctx ends. It returns when every call has returned.
 //
-// Run returns nil after ctx is done. If the controller was run or removed before, it returns an error
-// that wraps informer.ErrAlreadyRun at once. If an informer stops before it has synced, the error wraps
-// an [*informer.SyncError]. With Options.Elected, the error wraps informer.ErrStopped if an informer
-// stops before it has delivered all objects after the election, or informer.ErrLeaseLost once
-// Options.Lost is closed. Do not wait for the end of Run in a callback of the controller or of one of its
-// informers.
+// Run returns nil after ctx is done, or after a group has removed the controller. If the controller was
+// run or removed before, Run returns at once an error that wraps informer.ErrAlreadyRun. If an informer
+// stops before it has synced, the error wraps an [*informer.SyncError]. With Options.Elected, the error
+// wraps informer.ErrStopped if an informer stops before it has delivered all objects after the election,
+// or informer.ErrLeaseLost once Options.Lost is closed. Do not wait for the end of Run in a callback of
+// the controller or of one of its informers.
 func (c *Controller[K]) Run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()

@@ -13,10 +13,10 @@
 //	…
 //	err = group.Run(ctx)
 //
-// [For], [Owns] and [Watches] decide to which keys an event leads, and each [Change] decides
-// which updates matter. The function is called for each key, never twice at once for one key,
-// however many events there are, and again after a failure. Most of that is the work of
-// client-go's workqueue.
+// [For], [Owns] and [Watches] decide which keys an event puts into the queue, and each [Change]
+// decides which updates count. The function is called for each key, and again after a failure. It
+// is never called twice at once for one key, however many events there are. Most of this is the
+// work of client-go's workqueue.
 //
 // The workers start when the informers that the controller reads have synced. The group stops the
 // controller before these informers. The group's Health, the page of package debug and the metrics

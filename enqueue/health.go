@@ -32,10 +32,10 @@ type Health struct {
 	// Standby is true if Options.Elected is set and the workers have not started yet.
 	Standby bool `json:"standby"`
 	// Workers is Options.Workers, or 1 if that is 0. With [InClusters], Busy may be greater, because a
-	// call that lasts longer than a second takes no worker.
+	// call that lasts longer than a second no longer occupies a worker.
 	Workers int `json:"workers"`
-	// Queued is how many keys wait for a worker. Keys that wait for a retry or for their time do not
-	// count.
+	// Queued is how many keys wait for a worker. Keys that wait for a pause to end do not count, see
+	// Waiting.
 	Queued int `json:"queued"`
 	// OldestQueued is how long the oldest of the queued keys has been waiting for a worker. It is 0
 	// if there is none, or if the workers have not started.
@@ -45,13 +45,13 @@ type Health struct {
 	Waiting int `json:"waiting"`
 	// Busy is how many calls of reconcile are under way.
 	Busy int `json:"busy"`
-	// Calls lists the keys of the calls under way, those of the oldest calls first, at most ten.
+	// Calls lists the calls under way, the oldest first, at most ten.
 	Calls []KeyHealth `json:"-"`
 	// Stuck is more than 0 if calls do not return, so that only a restart of the process helps. If
 	// all workers have been in their calls for at least Options.HangTimeout while keys wait, Stuck
 	// is how long that has lasted. Otherwise, Stuck is how long ago a stop ended the ctx of calls
-	// that are still under way. It is 0 until a minute has passed, or HangTimeout if that is
-	// shorter.
+	// that are still under way, once that is a minute, or HangTimeout if that is shorter. Stuck is
+	// always 0 if HangTimeout is less than 0.
 	Stuck time.Duration `json:"-"`
 	// Failing is how many keys have failed and have not succeeded since, including keys that were
 	// given up. Only the last 1000 keys that were given up count.
@@ -66,10 +66,10 @@ type Health struct {
 	// Again is how many of the Succeeded calls have asked for another call.
 	Again int `json:"again"`
 	// Failed is how many calls have failed. A call that returns the error of its ctx after a stop
-	// does not count.
+	// does not count, and neither does a call that returns after the lease is lost.
 	Failed int `json:"failed"`
-	// GaveUp is how many of the Failed calls were given up: their key is not tried again until an
-	// event puts it into the queue.
+	// GaveUp is how many of the Failed calls were the last attempt for their key: the key is not
+	// tried again until an event puts it into the queue.
 	GaveUp int `json:"gaveUp"`
 	// Took counts the calls that succeeded or failed by how long they took: Took[0] counts calls of
 	// at most 100 µs, Took[1] longer calls of at most 400 µs, and so on. Each limit is four times

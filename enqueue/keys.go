@@ -25,7 +25,7 @@ func keyOf[T informer.Object](_ context.Context, _ string, obj T) ([]types.Names
 	return []types.NamespacedName{{Namespace: obj.GetNamespace(), Name: obj.GetName()}}, nil
 }
 
-// Owners chooses the owners of an object whose keys [Owns] puts into the queue.
+// Owners selects the owners whose keys [Owns] puts into the queue.
 type Owners struct {
 	// Kind is the kind of the owners. Owners of other kinds are ignored. The version in an owner
 	// reference does not matter. Kind.Kind must be set.

@@ -33,13 +33,14 @@ type Options struct {
 	// to the key is not handled, so a Durable keeps its tombstone. Defaults to 0, which means no limit.
 	MaxAttempts int
 
-	// BaseDelay and MaxDelay are the pauses before a key that has failed is tried again. The first
+	// BaseDelay and MaxDelay limit the pause before a key that has failed is tried again. The first
 	// pause is BaseDelay. Each further failure of the key in a row doubles it, up to MaxDelay. Failures
 	// of other keys do not matter. An event that puts the key into the queue ends the pause. A time
-	// that reconcile asks for is not changed, with one exception: if calls for a key ask again and
-	// again for less than 5 ms, all but the first get at least these pauses. The default of BaseDelay
-	// is 5 ms, or MaxDelay if that is less. The default of MaxDelay is 1000 s, or BaseDelay if that is
-	// more. A pause of more than a year counts as a year.
+	// that reconcile asks for is not changed, with one exception: if several calls for a key in a row
+	// ask for less than 5 ms, all but the first get at least these pauses. The default of BaseDelay is
+	// 5 ms, or MaxDelay if that is less. The default of MaxDelay is 1000 s, or BaseDelay if that is
+	// more. If both are set, BaseDelay must not be more than MaxDelay. A pause of more than a year
+	// counts as a year.
 	BaseDelay, MaxDelay time.Duration
 
 	// CallTimeout is how long a call may take before its ctx ends. If the call then returns an error,
@@ -61,9 +62,9 @@ type Options struct {
 
 	// DrainTimeout is how long calls may continue after the ctx of Run is done. Until then the ctx of
 	// calls stays alive, and workers still take the keys that were in the queue when Run's ctx ended.
-	// Keys that wait for a retry, or for their time, are dropped. A Group stops its informers after its
-	// controllers have drained, so calls see the changes of that time. Defaults to 0: the ctx of calls
-	// ends at once, and no other call begins.
+	// Keys that wait for a pause to end are dropped. A Group stops its informers after its controllers
+	// have drained, so calls still see new changes. Defaults to 0: the ctx of calls ends at once, and no
+	// other call begins.
 	//
 	// A replica that has lost its lease must not drain. So DrainTimeout has no effect if Run's ctx ends
 	// with a cause that wraps [informer.ErrLeaseLost]. With Elected, it has an effect only if Lost is
@@ -90,7 +91,7 @@ type Options struct {
 
 	// Elected is a channel that is closed when the program becomes the leader. Until then the
 	// controller is on standby: it makes no call. When its informers have synced and the channel is
-	// closed, it reconciles the key of every object, and the keys of the deletes that came on standby.
+	// closed, it reconciles the key of every object, and the keys of objects deleted in the meantime.
 	// With controller-runtime, use the channel that the manager's method Elected returns. With
 	// client-go's leaderelection, close a channel in OnStartedLeading. Defaults to nil: no standby.
 	Elected <-chan struct{}
@@ -103,8 +104,8 @@ type Options struct {
 	// counts as a lost lease.
 	Lost <-chan struct{}
 
-	// StandbyDeletes is how many keys of deletes the controller keeps while it is on standby (see
-	// Elected), or in case that other replicas fail (see Shards). Setting StandbyDeletes without
+	// StandbyDeletes is how many keys of deleted objects the controller keeps while it is on standby (see
+	// Elected), or in case other replicas fail (see Shards). Setting StandbyDeletes without
 	// Elected or Shards is an error. If there are more keys, the controller drops the oldest:
 	// [Health].Dropped counts them, ErrorHandler gets an error for the first, and a Durable may forget
 	// their tombstones. A program that must not lose any delete needs finalizers. Defaults to 100,000.

@@ -50,14 +50,14 @@ type plan struct {
 	at    time.Time
 }
 
-// Done returns a key that a worker got from Get.
+// Done marks a key from Get as done, so that a worker may take it again.
 func (q *planned[K]) Done(key K) {
 	q.ready.done(key)
 	q.TypedDelayingInterface.Done(key)
 }
 
-// Get blocks until there is a key that a worker may take. After a shutdown it returns the keys that are
-// left, and when none is left, it returns true.
+// Get blocks until there is a key that a worker may take, and returns the key. After a shutdown it returns
+// the keys that are left. Once none is left, shutdown is true.
 func (q *planned[K]) Get() (key K, shutdown bool) {
 	q.ready.reserve()
 	return q.TypedDelayingInterface.Get()
@@ -137,7 +137,7 @@ func (q *planned[K]) waiting(foreign func(K) bool) int {
 	return len(q.plans)
 }
 
-// ShutDown forgets all plans and shuts down the queue.
+// ShutDown cancels all pauses and shuts down the queue. Keys that wait for a pause to end are dropped.
 func (q *planned[K]) ShutDown() {
 	q.mu.Lock()
 	q.down = true

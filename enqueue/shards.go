@@ -161,7 +161,7 @@ func (s *sharded[K]) name(source int, cluster, namespace string) string {
 	return sourceName("", source, s.controller.inputs[source].cache, cluster, namespace)
 }
 
-// Keys returns the shape of the keys. It stays the same if the program renames their type.
+// Keys describes the structure of the keys. The result stays the same if the program renames their type.
 func (s *sharded[K]) Keys() string { return shape(reflect.TypeFor[K]()) }
 
 func (s *sharded[K]) WaitForSync(ctx context.Context) error { return s.controller.WaitForSync(ctx) }
@@ -180,8 +180,8 @@ func (s *sharded[K]) Seen() sharding.Versions {
 	return seen
 }
 
-// CatchUp waits until the informers have the versions of seen, for all sources at once. It gives up on a cluster that
-// is out of reach, see outOfReach.
+// CatchUp waits until the informers have reached the versions in seen. It waits for all sources at once, and gives up
+// on a cluster that is out of reach, see outOfReach. It returns the errors of all waits, joined.
 func (s *sharded[K]) CatchUp(ctx context.Context, seen sharding.Versions) error {
 	var waits sync.WaitGroup
 	var mu sync.Mutex
@@ -400,8 +400,8 @@ func notAfter(a, b string) bool {
 	return err == nil && order <= 0
 }
 
-// Handled returns which deletes in buckets are handled. It first waits until the controller has got every delete
-// up to the present versions.
+// Handled returns which deletes in buckets are handled. It first waits until the controller has received every delete
+// up to the current versions.
 func (s *sharded[K]) Handled(ctx context.Context, buckets sharding.Buckets) map[string]sharding.Range {
 	handled := map[string]sharding.Range{}
 	for i, in := range s.controller.inputs {

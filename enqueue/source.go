@@ -15,8 +15,9 @@ import (
 )
 
 // Source delivers keys to a [Controller]. It consists of an informer, whose events it follows, and a rule that leads from an object
-// to keys. [For], [Owns], [Watches] and [WatchesIn] make one, and [InClusters] adds clusters to its keys. A Source may be copied,
-// and given to several controllers. The zero Source cannot be used.
+// to keys. [For], [Owns], [Watches] and [WatchesIn] make one, and [InClusters] adds clusters to its keys. If one of their arguments
+// cannot be used, NewController returns an error. A Source may be copied, and given to several controllers. The zero Source cannot
+// be used.
 type Source[K comparable] struct {
 	opts          informer.WatcherOptions
 	informer      any
@@ -29,8 +30,8 @@ type Source[K comparable] struct {
 	attach func(c *Controller[K], opts informer.WatcherOptions) (input[K], error)
 }
 
-// With returns a source like s whose watcher uses these options, such as a ResyncPeriod. opts.Name defaults to the name of the
-// controller. The options of an earlier With have no effect any more.
+// With returns a source like s whose watcher uses opts, for example with a ResyncPeriod. opts.Name defaults to the name of the
+// controller. opts replaces the options of an earlier With.
 func (s Source[K]) With(opts informer.WatcherOptions) Source[K] {
 	s.opts = opts
 	return s
@@ -69,18 +70,18 @@ func liftable[T informer.Object](function string, inf *informer.CustomCacheInfor
 	return s
 }
 
-// Watches returns a source that calls keys for each object that is added, updated or deleted, and queues the keys that it returns.
+// Watches returns a source that calls keys for each object that is added, updated or deleted, and queues the keys in the result.
 // For an update, the source calls keys for both the new and the old state, and queues each key once. An update counts only if one
 // of changes returns true for it, or if there are no changes. [Change] describes the exceptions.
 //
-// keys is called from a goroutine of the source's watcher, with the ctx of the watcher's call. It may block, which delays the later
+// keys is called with the ctx of a watcher's call, possibly from several goroutines at once. It may block, which delays the later
 // events of the source, and may read from an informer. If only the key of a deleted object is known, keys gets an object with
 // nothing but that key.
 //
-// If keys returns an error, the event leads to no key. The source then calls keys again, after 100 ms at first and later after up
-// to a minute, until keys returns no error or one that wraps [informer.ErrPermanent]. Until then a Durable keeps the tombstones of
-// all later deletes of the informer. With can set another Retry, but not for the objects that come after an election or with a
-// bucket of Options.Shards. A delete that is given up after an error counts as handled.
+// If keys returns an error, the event leads to no key. The source then calls keys again, first after 100 ms and later after up to
+// a minute, until keys returns no error or one that wraps [informer.ErrPermanent]. Until then a Durable keeps the tombstones of
+// all later deletes of the informer. [Source.With] can set another Retry, but not for the objects that come after an election or
+// with a bucket of Options.Shards. A delete that is given up after an error counts as handled.
 func Watches[T informer.Object, K comparable](inf *informer.CustomCacheInformer[T], keys func(ctx context.Context, obj T) ([]K, error), changes ...Change) Source[K] {
 	return watches("Watches", inf, func(ctx context.Context, _ string, obj T) ([]K, error) { return keys(ctx, obj) }, keys == nil, changes)
 }
@@ -113,10 +114,10 @@ func watches[T informer.Object, K comparable](function string, inf *informer.Cus
 // [informer.ErrNotEngaged] and no informer of the controller reads the cluster any more, the call counts as a success, because
 // nothing is left to do there. If one of the informers still reads the cluster, the key is tried again.
 //
-// A free worker takes a key of the cluster that has the fewest calls. A call that lasts longer than a second no longer counts for
-// Options.Workers: another goroutine takes its place until it returns. The cluster of such a call then gets one call at a time,
-// until a call is quick. So a cluster that floods does not hold up the others, and a cluster whose calls hang takes no worker from
-// them for longer than a second.
+// A free worker takes a key of the cluster with the fewest calls under way. A call that lasts longer than a second no longer counts
+// for Options.Workers: another goroutine takes its place until it returns. The cluster of such a call then gets one call at a time,
+// until a call is quick. So a cluster with a flood of events does not hold up the others, and a cluster whose calls hang takes no
+// worker from them for longer than a second.
 //
 // The function of a [Watches] does not get the cluster. For a Watches, NewController returns an error: use [WatchesIn].
 //
