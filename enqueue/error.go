@@ -7,7 +7,7 @@ import "fmt"
 type Error struct {
 	Name     string // Options.Name
 	Key      any    // the key, a K if the controller is a Controller[K]
-	Failures int    // how many calls for the key have failed in a row, including this one; begins again at 1 after the key was given up
+	Failures int    // how many calls for the key have failed in a row, this one included; starts over after the key was given up
 	GaveUp   bool   // no attempt follows until an event queues the key: after ErrPermanent or MaxAttempts, or because the controller stops
 	Err      error  // the error that reconcile returned, or a *informer.PanicError after a panic
 }

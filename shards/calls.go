@@ -33,8 +33,9 @@ func (s door) Join(name string, w sharding.Worker) error {
 	return nil
 }
 
-// Enter begins a call. Its ctx ends with errSessionLost or errDrained as its cause when this replica may no
-// longer work on the bucket. [Token] returns the fencing token of the ctx.
+// Enter begins a call for a key of the bucket, or returns false if this replica may not work on the bucket.
+// The ctx of the call ends with errSessionLost or errDrained as its cause when the replica no longer may.
+// [Token] returns the fencing token of the ctx. The caller must call done after the call.
 func (s door) Enter(ctx context.Context, bucket int) (call context.Context, done func(), ok bool) {
 	n := s.current()
 	if n == nil {

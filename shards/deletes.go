@@ -15,8 +15,9 @@ import (
 // This file passes deletes on that the holder of a bucket cannot know of. The Lease of the bucket
 // carries their keys until the holder has handled them.
 
-// ErrBucketDeletesDropped is wrapped by an error that Options.ErrorHandler gets: the replica has left
-// without passing on all keys of deletes, because the Lease of a bucket has had no room for them.
+// ErrBucketDeletesDropped indicates that the replica has left without passing on the keys of all deleted
+// objects, because the Lease of a bucket had no room for them or the session ended first. Options.ErrorHandler
+// receives an error that wraps it.
 var ErrBucketDeletesDropped = errors.New("shards: too many deletes of a bucket are not handled")
 
 func (s *Set) handleDeletes(deletes leases.Deletes) {

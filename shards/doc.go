@@ -13,8 +13,8 @@
 // owner. Every replica caches all objects. With Options.ByNamespace, a bucket holds whole namespaces, and
 // [Set.Source] gives informers only the objects of this replica's namespaces.
 //
-// Nothing needs to be installed. The replicas agree by Leases in one namespace, and need the rights to get,
-// list, watch, create, update and delete Leases there. Each replica has one Lease that it renews, its session.
+// Nothing needs to be installed. The replicas coordinate through Leases in one namespace, and need the rights to
+// get, list, watch, create, update and delete Leases there. Each replica has one Lease that it renews, its session.
 // Each bucket has a Lease that is written only when the bucket moves to another replica or deletes are passed
 // on.
 //
@@ -33,16 +33,17 @@
 //     the last holder. If the last holder has died, the versions that it wrote may be as old as
 //     Options.RenewEvery. The new holder then also waits until its watches have been open for Options.Margin.
 //  5. Each delete is reconciled by a replica, possibly twice, unless every replica that got it dies before
-//     one has reconciled it and recorded that. Deletes while no replica runs need a finalizer. With a source
-//     of Set.Source, only one replica gets a delete, or none if the namespace changes hands at that moment.
+//     one has reconciled it and recorded that. To get deletes that happen while no replica runs, use a
+//     finalizer. With a source of Set.Source, only one replica gets a delete, or none if the namespace moves
+//     to another replica at that moment.
 //
 // Clocks need not agree: no replica compares its own clock with a time that another replica has written. They
 // must run at about the same speed.
 //
 // # Leases
 //
-// A session that is not renewed ends twice. Its own replica ends it Options.Margin early, and cancels the
-// calls. Another replica ends it when it has seen no renewal for LeaseDuration. It does so by a change of the
+// If a session is not renewed, its own replica stops Options.Margin before the end, and cancels the calls.
+// Another replica ends the session when it has seen no renewal for LeaseDuration. It does so by changing the
 // Lease, so that the API server refuses a late renewal. Then the buckets are free.
 //
 // A replica that releases a bucket writes into the bucket's Lease which versions it has seen, and the keys of

@@ -34,14 +34,14 @@ type Health struct {
 	SourceNextTry time.Time `json:"sourceNextTry,omitzero"`
 	// Replica is the name of the replica, Options.Identity.
 	Replica string `json:"replica"`
-	// Session is the id of the session of this replica, or "" if there is none. A session is a time in
+	// Session is the id of the session of this replica, or "" if there is none. A session is a period in
 	// which the replica renews its Lease. Without a session, the replica has no buckets.
 	Session string `json:"session,omitempty"`
 	// Replicas is how many replicas take buckets, including this one, as far as this replica knows.
 	Replicas int `json:"replicas"`
 	// Buckets is how many buckets the set has.
 	Buckets int `json:"buckets"`
-	// Owned is how many buckets this replica has, including the buckets of CatchingUp and Draining.
+	// Owned is how many buckets this replica has, including those that CatchingUp and Draining count.
 	Owned int `json:"owned"`
 	// CatchingUp is how many buckets wait until the caches of this replica are as new as the caches of
 	// the last holder. Until then, no call for their keys begins.

@@ -24,10 +24,10 @@ import (
 // session is lost before ctx ends, Run begins a new one. Run returns nil once ctx is done and it has
 // released all buckets or lost the session.
 //
-// Run returns an error if the set has no controller, if a controller cannot sync, or if not exactly one
-// informer reads each source of Source. It also returns an error if the Leases are of replicas with
-// another number of buckets or another ByNamespace. A second Run returns an error that wraps
-// informer.ErrAlreadyRun at once.
+// Run returns an error if the set has no controller, or if a source that Source has returned is not read by
+// exactly one informer. It also returns an error if the Leases belong to replicas with another number of
+// buckets or another ByNamespace. A second Run returns at once an error that wraps
+// informer.ErrAlreadyRun.
 func (s *Set) Run(ctx context.Context) error {
 	if err := s.begin(ctx); err != nil {
 		return err

@@ -54,7 +54,7 @@ type Options struct {
 	Identity string
 
 	// Buckets is the number of buckets into which the keys are divided, a power of two up to 1024.
-	// Take several times the number of replicas, so that each gets about the same share. The Leases
+	// Choose several times the number of replicas, so that each gets about the same share. The Leases
 	// record the number, and a replica with another number cannot join. To change it, stop all
 	// replicas and delete the Leases of the set. Defaults to 64.
 	Buckets int

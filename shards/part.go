@@ -40,7 +40,7 @@ func (p *part) has(key string) bool {
 // state.
 func (p *part) IsWatchListSemanticsUnSupported() bool { return p.source.unstreamable }
 
-// List is ListWithContext without a ctx, for readers of the older interface.
+// List calls ListWithContext with an empty ctx, for readers of the older interface.
 func (p *part) List(opts metav1.ListOptions) (runtime.Object, error) {
 	return p.ListWithContext(context.Background(), opts)
 }

@@ -66,7 +66,7 @@ func (*source) List(metav1.ListOptions) (runtime.Object, error) { return nil, er
 
 func (*source) Watch(metav1.ListOptions) (watch.Interface, error) { return nil, errNotDivided }
 
-// Part begins the part for the buckets that the replica has now. The informer calls it.
+// Part returns a source of the objects in the buckets that the replica has now. The informer calls it.
 func (s *source) Part() parts.Part {
 	s.mu.Lock()
 	defer s.mu.Unlock()
