@@ -42,7 +42,7 @@
 // is deleted, when an APIService changes and for 5 minutes after that, and when a kind gets a 404 or 410. While discovery fails or does not show a
 // kind that is read, the set asks every 30 s. A program needs the verbs list and watch on both resources. Without them, or while the first list of
 // the CRDs fails, discovery decides: the set asks every 30 s, and after each 404 or 410 of a kind. Then a kind is gone when no discovery has shown it
-// for 10 s, and the first and the last of these were complete for its group. A group that is missing counts as not complete while it has an
+// for 10 s, and the first and the last discovery in that time were complete for its group. A group that is missing counts as not complete while it has an
 // APIService. The ErrorHandler is called once when discovery decides, and Health shows it.
 //
 // # Over a Durable

@@ -24,7 +24,7 @@ type Health struct {
 	Polls          bool         `json:"polls"`                    // discovery is asked every 30 s, because the CRDs or the APIServices cannot be listed
 	CRDError       string       `json:"crdError,omitempty"`       // why the CRDs cannot be read now
 	ServiceError   string       `json:"serviceError,omitempty"`   // why the APIServices cannot be read now
-	DiscoveryError string       `json:"discoveryError,omitempty"` // why the last discovery has failed, at least for some groups
+	DiscoveryError string       `json:"discoveryError,omitempty"` // why the last discovery has failed, wholly or for some groups
 	Kinds          []KindHealth `json:"kinds"`                    // the kinds that are wanted or acquired, sorted by name
 }
 
@@ -114,7 +114,7 @@ func (m *member) health(source informer.SourceHealth) KindHealth {
 	return h
 }
 
-// HasRun returns Started.
+// HasRun reports whether Run was called. It returns Started.
 func (h Health) HasRun() bool { return h.Started }
 
 // Ready returns nil once the set has synced, whatever the states of its kinds are. Before that, it returns an error with the

@@ -15,7 +15,7 @@ import (
 // lists and watches their objects. Only the field Kind is required. If a kind is read both with and without a version,
 // a namespace or a selector, it has two sources: its objects come twice, under two names.
 type Kind struct {
-	// Group is the API group. "" is the group of Pods.
+	// Group is the API group. "" is the core group, which contains Pods.
 	Group string `json:"group,omitempty"`
 	// Kind is the name of the kind, such as "Deployment".
 	Kind string `json:"kind"`
@@ -101,7 +101,7 @@ type Offer struct {
 	Versions    []string // the versions that the server serves, the preferred one first
 	Namespaced  bool     // whether the objects have namespaces
 	Categories  []string // its categories, such as "all" for kubectl get all
-	Custom      bool     // the kind is known from its CRD, and not from discovery
+	Custom      bool     // the kind is known from its CRD, not from discovery
 }
 
 // place is where a kind is served.

@@ -59,8 +59,9 @@ func (l *Lease[T]) Health() KindHealth {
 	return h
 }
 
-// WaitForSync blocks until the kind is served and its first list is complete. If ctx or the set ends first, it returns an
-// [*informer.SyncError] with the reason, if one is known. It returns an error that wraps [ErrReleased] once the lease is released.
+// WaitForSync blocks until the kind is served and its first list is complete. If ctx ends or the set stops first, it returns an
+// [*informer.SyncError] that wraps the error of ctx or [informer.ErrStopped], and contains the reason for the delay, if one is known.
+// It returns an error that wraps [ErrReleased] once the lease is released.
 func (l *Lease[T]) WaitForSync(ctx context.Context) error {
 	for {
 		l.set.mu.Lock()
@@ -111,10 +112,10 @@ func (l *Lease[T]) until(ctx context.Context, changed <-chan struct{}) (waiting 
 	return waiting, func() { cancel(); watching.Wait() }
 }
 
-// AddWatcher registers a watcher for the objects of this kind only. It does not block. The watcher is one of the informer over all kinds:
-// it has two goroutines, and looks at the events of every kind. For more than a few kinds, use one watcher of [Set.Informer], and
-// [informer.Event.Cluster]. Synced of the registration does not wait until the kind is served. WaitForSync of the lease does. Release
-// removes the watcher. AddWatcher returns an error in the cases in which AddWatcher of the informer does, and an error that wraps
+// AddWatcher registers a watcher for the objects of this kind only. It does not block. The watcher belongs to the informer over all
+// kinds: it has two goroutines, and looks at the events of every kind. For more than a few kinds, use one watcher of [Set.Informer], and
+// [informer.Event.Cluster]. Synced of the registration does not wait until the kind is served; WaitForSync of the lease does. Release
+// removes the watcher. AddWatcher returns an error for the same reasons as AddWatcher of the informer, and an error that wraps
 // [ErrReleased] once the lease is released.
 func (l *Lease[T]) AddWatcher(w informer.ResourceWatcher[T], opts informer.WatcherOptions) (*informer.Registration, error) {
 	l.mu.Lock()

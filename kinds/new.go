@@ -49,7 +49,7 @@ type Options[T informer.Object] struct {
 }
 
 // New returns a set that reads whole objects. It makes no request; Run does. It returns an error if Clients.Dynamic or Clients.Discovery is
-// nil, or if opts.Informer cannot be used, as [informer.NewOverClusters] does.
+// nil, or if [informer.NewOverClusters] refuses opts.Informer.
 func New(clients Clients, opts Options[*unstructured.Unstructured]) (*Set[*unstructured.Unstructured], error) {
 	return newSet("New", clients, opts, func(p place, namespace string) cache.ListerWatcher {
 		if all := clients.Dynamic.Resource(p.resource); namespace == "" {
@@ -61,7 +61,7 @@ func New(clients Clients, opts Options[*unstructured.Unstructured]) (*Set[*unstr
 }
 
 // NewMetadata returns a set that reads only the metadata of objects. It makes no request; Run does. It returns an error if a client is nil,
-// or if opts.Informer cannot be used, as [informer.NewOverClusters] does.
+// or if [informer.NewOverClusters] refuses opts.Informer.
 func NewMetadata(clients Clients, opts Options[*metav1.PartialObjectMetadata]) (*Set[*metav1.PartialObjectMetadata], error) {
 	if object.IsNil(clients.Metadata) {
 		return nil, errors.New("kinds: NewMetadata: Clients.Metadata is nil")
@@ -127,8 +127,8 @@ func newSet[T informer.Object](op string, clients Clients, opts Options[T], sour
 }
 
 // Run learns which kinds the server offers, and starts and stops the sources of the wanted and acquired kinds, until ctx ends. Then it
-// returns nil. It does not stop the sources that are left: [Set.Informer] does when its own Run ends. A second Run returns an error that
-// wraps [informer.ErrAlreadyRun].
+// returns nil. It does not stop the remaining sources: they stop when Run of [Set.Informer] ends. A second Run returns at once an error
+// that wraps [informer.ErrAlreadyRun].
 func (s *Set[T]) Run(ctx context.Context) error {
 	if !s.hasRun.CompareAndSwap(false, true) {
 		return fmt.Errorf("kinds %s: %w", s.name, informer.ErrAlreadyRun)

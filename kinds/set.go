@@ -46,10 +46,10 @@ type Set[T informer.Object] struct {
 // may engage and disengage its clusters.
 func (s *Set[T]) Informer() *informer.Clusters[T] { return s.objects }
 
-// Name returns Options.Name.
+// Name returns Options.Name, or "kinds" if that is empty.
 func (s *Set[T]) Name() string { return s.name }
 
-// StopsFirst returns true. Because of that, an [informer.Group] stops the set before the informer over the kinds.
+// StopsFirst returns true, so that an [informer.Group] stops the set before the informer over its kinds.
 func (s *Set[T]) StopsFirst() bool { return true }
 
 // failure is a failure of a source. Each failure has its own address, so that two failures are never equal.
