@@ -20,9 +20,9 @@ type Clients[C any] struct {
 }
 
 // NewClients returns a follower that calls connect for each cluster, and again when the configuration of the cluster changes.
-// connect may change config, but must not make requests; kubernetes.NewForConfig makes none. Pass this follower to [New] before
-// the followers of informers, so that a cluster has a client when its first event comes. If connect is nil, NewClients returns
-// nil, and then New returns an error.
+// connect may change config, but must not make requests; kubernetes.NewForConfig makes none. Several goroutines may call connect at
+// once. Pass this follower to [New] before the followers of informers, so that a cluster has a client when its first event comes. If
+// connect is nil, NewClients returns nil, and then New returns an error.
 func NewClients[C any](connect func(config *rest.Config) (C, error)) *Clients[C] {
 	if connect == nil {
 		return nil

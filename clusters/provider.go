@@ -58,8 +58,8 @@ type Provider struct {
 }
 
 // New returns a provider that calls followers for each cluster of source. It makes no request and reads no file; Run
-// does. It returns an error if source or a follower is nil, if there is no follower, or if a required field of source
-// is empty or any field is wrong.
+// does. It returns an error if source or a follower is nil, if there is no follower, or if a field of source is invalid
+// or a required one is empty.
 func New(source Source, opts Options, followers ...Follower) (*Provider, error) {
 	p := &Provider{name: cmp.Or(opts.Name, "clusters"), started: make(chan struct{}), stopped: make(chan struct{})}
 	p.set.followers, p.set.allow, p.set.uid = slices.Clone(followers), opts.Allow, opts.UID
@@ -100,7 +100,7 @@ func (p *Provider) Name() string { return p.name }
 func (p *Provider) StopsFirst() bool { return true }
 
 // Run follows the source until ctx ends. It disengages no cluster at the end, and returns nil. A second Run returns
-// an error that wraps [informer.ErrAlreadyRun].
+// at once an error that wraps [informer.ErrAlreadyRun].
 func (p *Provider) Run(ctx context.Context) error {
 	if !p.hasRun.CompareAndSwap(false, true) {
 		return fmt.Errorf("clusters %s: %w", p.name, informer.ErrAlreadyRun)
@@ -121,7 +121,7 @@ func (p *Provider) Run(ctx context.Context) error {
 
 // WaitForSync blocks until the provider has called all followers for each cluster that the source had at first. The
 // provider also syncs if a kubeconfig is refused or a follower returns an error. If ctx or Run ends first, WaitForSync
-// returns an [*informer.SyncError]. It may be called before Run.
+// returns an [*informer.SyncError] that wraps the error of ctx or [informer.ErrStopped]. It may be called before Run.
 func (p *Provider) WaitForSync(ctx context.Context) error {
 	err := informer.ErrStopped
 	select {
@@ -183,8 +183,8 @@ func (p *Provider) MemberHealth() informer.MemberHealth {
 // HasRun reports whether Run was called. It returns Started.
 func (h Health) HasRun() bool { return h.Started }
 
-// Ready returns nil once the provider has synced, whatever the states of its clusters are. Once Run has returned, it
-// returns an error that wraps [informer.ErrStopped].
+// Ready returns nil once the provider has synced, whatever the states of its clusters are. Before that, it returns an
+// error with SourceError, if there is one. Once Run has returned, the error wraps [informer.ErrStopped].
 func (h Health) Ready() error {
 	switch {
 	case h.Stopped:
@@ -197,5 +197,5 @@ func (h Health) Ready() error {
 	return nil
 }
 
-// Live returns nil, because a restart does not help a provider.
+// Live always returns nil, because a restart does not help a provider.
 func (h Health) Live() error { return nil }
