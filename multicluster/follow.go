@@ -51,8 +51,8 @@ type engagement struct {
 	stop func() bool // see context.AfterFunc
 }
 
-// Follow returns a Follower that engages clusters in set. leave is how their objects leave, see [informer.Clusters.Disengage].
-// It does not block. It returns an error if set or source is nil, or if leave is not one of the constants.
+// Follow returns a Follower that engages clusters in set. leave decides whether the objects of a cluster that leaves come as deletes,
+// see [informer.Leave]. Follow does not block. It returns an error if set or source is nil, or if leave is not one of the constants.
 func Follow[T informer.Object](set *informer.Clusters[T], source Source, leave informer.Leave) (*Follower[T], error) {
 	if set == nil || source == nil || leave != informer.LeaveDeleted && leave != informer.LeaveSilently {
 		return nil, errors.New("multicluster: Follow: the informer or the source is nil, or leave is not a constant")
@@ -60,8 +60,8 @@ func Follow[T informer.Object](set *informer.Clusters[T], source Source, leave i
 	return &Follower[T]{set: set, source: source, leave: leave, engaged: map[string]*engagement{}}, nil
 }
 
-// Start blocks until ctx is done and the goroutines of the Follower have returned. It does not run the informer. It returns
-// nil. A second call returns at once an error that wraps [informer.ErrAlreadyRun].
+// Start blocks until ctx is done and the goroutines of the Follower have returned. Then it returns nil. It does not run the
+// informer. A second call returns at once an error that wraps [informer.ErrAlreadyRun].
 //
 // ctx must be the ctx of the provider's Start, or a parent of it. A manager passes the same ctx to both. The end of ctx is the
 // end of the program, not of the clusters: they stay engaged, and no deletes are delivered.
