@@ -19,6 +19,7 @@ import (
 //
 // If the informer has not synced within the controller's CacheSyncTimeout, the manager stops
 // with an error that wraps an *informer.SyncError with the reason. Synced itself does not block.
+// Neither src nor m may be nil.
 func Synced(src source.Source, m interface{ WaitForSync(context.Context) error }) source.SyncingSource {
 	return syncedSource{src, m}
 }
