@@ -58,8 +58,9 @@ import (
 // Pod are not browsers or do not use https, the proxy must set Host to localhost.
 //
 // A request calls health, and blocks only if health does; [informer.Group.Health] does not block. Nothing runs
-// between requests. Rates and charts come from the requests of the last minute. A rate needs two requests. Only
-// requests over 10 s can show that a watcher without Workers or Retry is blocked and not only behind.
+// between requests. Rates and charts come from the requests of the last minute. A rate needs two requests. To tell
+// whether a watcher without Workers or Retry is blocked or only behind, the handler needs requests that are at
+// least 10 s apart.
 //
 // The handler may be used from any goroutine. health is called for one request at a time. If
 // health is nil, the handler answers 503.

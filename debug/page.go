@@ -76,7 +76,8 @@ const maxUnread = 5
 // returns "" if the informer is not over namespaces.
 func (i informerView) Namespaces() string { return regions(i.Health.Namespaces) }
 
-// Clusters returns the same for the clusters of an informer over clusters.
+// Clusters returns how many clusters an informer reads, and which of them cannot be read. It returns
+// "" if the informer is not over clusters.
 func (i informerView) Clusters() string { return regions(i.Health.Clusters) }
 
 func regions(all []informer.SourceHealth) string {
@@ -141,7 +142,7 @@ type chart struct {
 }
 
 // Chart returns the chart of the watcher's backlog, or nil if no event has waited or there was only
-// one look. The top of the box is the peak of the last minute, or ten events if that is more, so a
+// one request. The top of the box is the peak of the last minute, or ten events if that is more, so a
 // few events that wait for a moment stay low.
 func (w watcherView) Chart() *chart {
 	const height = 20

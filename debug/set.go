@@ -94,8 +94,8 @@ func (s setView) BehindText() string {
 	return fmt.Sprintf("%d, caches behind for %s", s.Health.CatchingUp, roundDuration(s.Health.CatchingUpFor))
 }
 
-// UnservedText returns how many buckets are with replicas that lack controllers of this one, for how
-// long, and the names of these controllers.
+// UnservedText returns how many buckets belong to replicas that lack controllers of this replica, for
+// how long, and the names of these controllers.
 func (s setView) UnservedText() string {
 	return fmt.Sprintf("%d for %s: no %s there", s.Health.Unserved, roundDuration(s.Health.UnservedFor), cut(strings.Join(s.Health.Lacking, ", "), maxErrorText))
 }
