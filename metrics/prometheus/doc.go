@@ -1,4 +1,4 @@
-// Package prometheus makes Prometheus metrics of informers, controllers and sets of package shards: the
+// Package prometheus provides Prometheus metrics for informers, controllers and sets of package shards: the
 // state of each informer, the progress of each watcher, the queue of each controller, the buckets
 // (shares of the keys) of each set, and how long everything takes.
 //
