@@ -98,8 +98,8 @@ type Options struct {
 
 	// Lost is a channel that is closed when another replica may have become the leader. Setting Lost
 	// without Elected is an error. Once Lost is closed, no call begins any more, and the ctx of the
-	// calls under way ends at once with a cause that wraps [informer.ErrLeaseLost]. If its own ctx is
-	// not done, Run returns an error that wraps ErrLeaseLost. With client-go's leaderelection, close
+	// calls under way ends at once with a cause that wraps [informer.ErrLeaseLost]. Run then returns an
+	// error that wraps ErrLeaseLost, unless its own ctx is done. With client-go's leaderelection, close
 	// Lost in OnStoppedLeading, and then end the process. Defaults to nil: the end of the ctx of Run
 	// counts as a lost lease.
 	Lost <-chan struct{}
