@@ -23,7 +23,7 @@
 //  1. Two replicas never work on one key at once, as long as calls of reconcile return within Options.Margin
 //     after the end of their ctx, and no process pauses for longer. If one takes longer, the late call has a
 //     lower fencing token than the replica that has the bucket now, see [Token].
-//  2. While a replica reaches the API server, no bucket is without an owner for longer than
+//  2. While any replica can reach the API server, no bucket is without an owner for longer than
 //     Options.LeaseDuration and a second. No replica has more than its share. When a replica joins or leaves,
 //     only as many buckets move as necessary. A replica whose caches have been behind for three minutes has
 //     no bucket while there is a replica whose caches are not behind.

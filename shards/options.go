@@ -45,7 +45,7 @@ type Options struct {
 	// Name is the name of the set, such as "website", in Health, in metrics and in log lines. The
 	// names of its Leases begin with it. It is required, and must be a DNS label of at most 40
 	// characters. Two sets in one namespace must have different names: a replica does not join a set
-	// while a working replica of that set has none of its controllers.
+	// while it has no controller in common with a working replica of that set.
 	Name string
 
 	// Identity names this replica in its Leases and in Health, for people. It need not be unique,
@@ -79,8 +79,8 @@ type Options struct {
 	// timeout of each request. It must be at least 100 ms. Defaults to 5 s.
 	RenewEvery time.Duration
 
-	// Margin is how long before the end of LeaseDuration a replica that cannot renew its session ends
-	// the ctx of its calls of reconcile. Calls must return within Margin after the end of their ctx.
+	// Margin is how long a call of reconcile may still run after its ctx has ended. A replica that
+	// cannot renew its session ends the ctx of its calls this long before the end of LeaseDuration.
 	// Margin is also how far the clocks of two replicas may drift apart within a LeaseDuration. It
 	// must be from 100 ms to a minute, and RenewEvery and Margin together less than LeaseDuration.
 	// Defaults to 2 s.
