@@ -21,7 +21,7 @@ import (
 // Directory is a [Source] that reads the kubeconfigs in a directory, such as a Secret that is mounted as a volume. The
 // name of a cluster is the name of its file without the extension, which is .yaml, .yml or .kubeconfig. The name must
 // be valid for a Secret. Other files, directories, and files whose names begin with a dot are ignored. A link that
-// leads out of the directory is refused, and so are two files of one name with different extensions.
+// leads out of the directory is refused, and so are two files with the same name and different extensions.
 //
 // If the directory itself cannot be read, the clusters stay as they are. To write a kubeconfig, write a file with
 // another extension and rename it, because half of a kubeconfig may look like a whole one.
