@@ -31,7 +31,7 @@ type Health struct {
 // KindHealth is the state of one kind in a [Health].
 type KindHealth struct {
 	Name       string    `json:"name"`               // Kind.String
-	Kind       Kind      `json:"kind"`               // as it was acquired or is wanted
+	Kind       Kind      `json:"kind"`               // the Kind that was acquired or is wanted
 	State      State     `json:"state"`              // whether the kind is read
 	Reason     string    `json:"reason,omitempty"`   // why the state is Waiting or Parked
 	Since      time.Time `json:"since"`              // when the state began
