@@ -13,8 +13,8 @@ import (
 )
 
 // Discovery is a discovery client, such as clientset.Discovery(). If it also has the method ServerGroupsAndResourcesWithContext,
-// as the client of client-go 0.37 has, a [Set] calls that method. Otherwise, the end of ctx does not end a call that is under way,
-// and [Set.Run] may return up to 32 s late.
+// as the client of client-go 0.37 has, a [Set] calls that method. Otherwise a call under way does not end with the ctx of [Set.Run],
+// which may then return up to 32 s late.
 type Discovery interface {
 	// ServerGroupsAndResources returns the API groups and the resources of the server. If it cannot read some groups, it returns the
 	// others and an error that wraps a *discovery.ErrGroupDiscoveryFailed, as client-go does.
