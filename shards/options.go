@@ -79,7 +79,7 @@ type Options struct {
 	// timeout of each request. It must be at least 100 ms. Defaults to 5 s.
 	RenewEvery time.Duration
 
-	// Margin is how long a call of reconcile may still run after its ctx has ended. A replica that
+	// Margin is how long a call of reconcile may still run after its ctx is done. A replica that
 	// cannot renew its session ends the ctx of its calls this long before the end of LeaseDuration.
 	// Margin is also how far the clocks of two replicas may drift apart within a LeaseDuration. It
 	// must be from 100 ms to a minute, and RenewEvery and Margin together less than LeaseDuration.
