@@ -56,9 +56,8 @@ var errCrashed = fmt.Errorf("the process that owned the store has crashed: %w", 
 //
 // A Durable returns the same objects that were stored, not copies. The store that Reopen returns
 // holds copies. A Durable does not implement [informer.DurableIndexer]. All methods may be called
-// from any goroutine at any time. It starts no goroutine and uses only the time of package time; to
-// use it in a testing/synctest bubble, make or reopen it there. [NewDurable] and Reopen make a
-// Durable. A Durable must not be copied.
+// from any goroutine at any time. It starts no goroutine. To use it in a testing/synctest bubble,
+// make or reopen it there. [NewDurable] and Reopen make a Durable. A Durable must not be copied.
 type Durable struct {
 	informer.Durable // its operations
 	*StoreFaults

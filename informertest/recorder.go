@@ -25,9 +25,9 @@ const patience = 2 * time.Minute
 // perhaps merged with newer ones. Events and Expect count each attempt as an event. Without Retry,
 // or after the last attempt, the informer delivers the next event. Err accepts both.
 type Recorder[T informer.Object] struct {
-	// Hook, if not nil, is called for every event after the event has been recorded, with nothing
-	// locked. It may block. The recorder returns the error of Hook to the informer. Set Hook before
-	// the recorder is added to an informer.
+	// Hook, if not nil, is called for every event after the event has been recorded, while no lock
+	// is held. It may block. The recorder returns the error of Hook to the informer. Set Hook
+	// before the recorder is added to an informer.
 	Hook func(ctx context.Context, e informer.Event[T]) error
 
 	mu       sync.Mutex // protects the fields below
@@ -182,7 +182,7 @@ func (r *Recorder[T]) Events() []informer.Event[T] {
 func (r *Recorder[T]) View() map[types.NamespacedName]T { return r.ViewIn("") }
 
 // ViewIn returns the objects of one cluster that result from the events so far, as View does. If
-// the cluster has left silently, its objects stay in the view. ViewIn does not block.
+// the cluster has left without delete events, its objects stay in the view. ViewIn does not block.
 func (r *Recorder[T]) ViewIn(cluster string) map[types.NamespacedName]T {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -197,10 +197,11 @@ func (r *Recorder[T]) ViewIn(cluster string) map[types.NamespacedName]T {
 
 // Err returns an error for the first event that contradicts the events before it, or nil. An event
 // contradicts them if it adds an object that is there, or updates or deletes an object that is not
-// there. It also contradicts them if its Old is not the New of the object's event before. In an
-// informer over clusters, an add with OriginInitial may repeat, because the cluster may have left
-// silently. Err compares Old and New by UID and resourceVersion. Objects of a client-go fake have
-// neither, so Err accepts any Old of them. Err does not block.
+// there. It also contradicts them if its Old is not the New of the previous event of the same
+// object. In an informer over clusters, an add with OriginInitial may repeat, because the cluster
+// may have left without delete events and come back. Err compares Old and New by UID and
+// resourceVersion. Objects of a client-go fake have neither, so Err accepts any Old of them. Err
+// does not block.
 func (r *Recorder[T]) Err() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -209,11 +210,11 @@ func (r *Recorder[T]) Err() error {
 
 // Expect waits for the next len(want) events, and fails and ends the test if they are not the
 // events in want. An event is written as its type and its key, such as "added default/web" or
-// "deleted node-1", or as "added east|default/web" if it is of cluster east. Expect checks the
-// order only among the events of one object, because an informer promises no other order. Expect
-// also fails the test if the events contradict each other, see Err, or do not come within two
-// minutes. In a synctest bubble the two minutes take no real time. The next Expect begins after
-// these events.
+// "deleted node-1", or as "added east|default/web" for an object of cluster east. Expect checks
+// the order only among the events of one object, because an informer promises no other order.
+// Expect also fails the test if the events contradict each other, see Err, or do not come within
+// two minutes. In a synctest bubble the two minutes take no real time. The next Expect begins
+// after these events.
 //
 // Without want, Expect does not wait, and fails the test if there is an event that no Expect has
 // consumed. Call synctest.Wait before such a call, or expect a later event instead.

@@ -31,16 +31,16 @@ import (
 //     a watch, the watch gets ADDED; if a change takes it out, the watch gets DELETED.
 //   - Errors are those of the API server, of the type [apierrors.StatusError].
 //
-// An informer streams its first state, and sends no LIST while its requests succeed. After a failed
-// request it asks for one object (a LIST with limit 1), and may list. Those requests count like any
-// other, also for Fail. To test faults of a LIST, make the informer list: set
-// [Faults].RejectWatchList, or turn streams off in the informer's options.
+// An informer gets its first objects from a watch (a streaming list), and sends no LIST while its
+// requests succeed. After a failed request it sends a LIST with limit 1, and then perhaps a LIST of
+// all objects. These requests count like any other, also for Fail. To test faults of a LIST, make
+// the informer list: set [Faults].RejectWatchList, or turn streams off in the informer's options.
 //
 // The generation of an object is 1 at first. It rises when anything except metadata and status
 // changes, and when a deletionTimestamp is set. For a Deployment it also rises when the annotations
-// change. Objects of the kinds of Kubernetes that have no generation, such as ConfigMaps, Secrets,
-// Services and Nodes, have none here. A test may write a generation of its own. The source keeps it
-// if it is higher than the generation that the source would set, and ignores it otherwise.
+// change. Built-in kinds that have no generation in Kubernetes, such as ConfigMaps, Secrets,
+// Services and Nodes, have none here either. A test may write a generation of its own. The source
+// keeps it if it is higher than the generation that the source would set, and ignores it otherwise.
 //
 // There is no admission, no defaulting and no garbage collection. A deleted object is gone at
 // once, whatever its finalizers are. The test sets an object's timestamps itself.
@@ -51,16 +51,15 @@ import (
 //
 // The other methods cause faults and other events. Disconnect, Expire, Compact, Restore, Inject and
 // Bookmark act once. Fail and FailIn act on the next requests. The [Faults] that SetFaults sets
-// last until it is called again. Heal ends faults.
+// last until the next call of SetFaults or Heal.
 //
 // Any method may be called from any goroutine at any time. Only WaitForWatches blocks, and a LIST
-// if HoldLists or ListDelay is set. All objects passed in or returned are copied, so both sides may
-// change theirs.
+// if HoldLists or ListDelay is set. Objects passed in or returned are copied, so both sides may
+// change theirs. Only the objects of Inject and of Faults.ListItems are not copied.
 //
 // A source runs one goroutine for each open watch and no others. It needs no Close, as long as
-// watches are stopped or their ctx ends. It uses only the time of package time; to use it in a
-// testing/synctest bubble, create it there. It keeps all changes until Compact or Expire drops
-// them, or until Restore goes back to before them.
+// watches are stopped or their ctx ends. To use it in a testing/synctest bubble, create it
+// there. It keeps all changes until Compact or Expire drops them, or Restore undoes them.
 type Source[T informer.Object] struct {
 	mu sync.Mutex
 	state[T]
@@ -73,15 +72,15 @@ var (
 	_ cache.ListerWatcherWithContext = (*Source[informer.AnyObject])(nil)
 )
 
-// NewSource returns a source that holds copies of objs, created in that order. It panics if
-// Create would fail for one of them, that is, if one has neither a name nor a generateName, or two
-// have the same name.
+// NewSource returns a source that holds copies of objs, created in that order. It panics if Create
+// would fail for one of them, that is, if one has neither a name nor a generateName, or two have
+// the same namespace and name.
 //
 // A type such as *unstructured.Unstructured does not imply a kind. The source then takes the kind
-// from its first object that has one. Until then, bookmarks have no kind: a reflector that expects
-// a certain kind ignores them and never syncs. Field selectors then know only metadata.name and
-// metadata.namespace. To start such a source empty, create an object and delete it. For
-// *metav1.PartialObjectMetadata, field selectors never know other fields.
+// from its first object that has one. Until then, field selectors support only metadata.name and
+// metadata.namespace, and bookmarks have no kind. A reflector that expects a certain kind ignores
+// such bookmarks and never syncs. To start such a source empty, create an object and delete it.
+// For *metav1.PartialObjectMetadata, field selectors never support other fields than these two.
 func NewSource[T informer.Object](objs ...T) *Source[T] {
 	s := &Source[T]{
 		state: state[T]{
@@ -101,12 +100,12 @@ func NewSource[T informer.Object](objs ...T) *Source[T] {
 	return s
 }
 
-// Create adds a copy of obj and returns it as stored. It keeps the UID of obj, unless the UID is
-// empty or an object of this source has had it before. It ignores the resourceVersion of obj. If
-// obj has a generateName and no name, Create makes a name that no other object has: the
+// Create adds a copy of obj and returns it as stored. It keeps the UID of obj, but makes a new one
+// if the UID is empty or an object of this source has had it before. It ignores the resourceVersion
+// of obj. If obj has a generateName and no name, Create makes a name that no other object has: the
 // generateName, cut off after 58 bytes, and five random characters. Create does not block. It
-// returns AlreadyExists if there is an object with this name, and Invalid if obj has neither a name
-// nor a generateName.
+// returns AlreadyExists if there is an object with this namespace and name, and Invalid if obj has
+// neither a name nor a generateName.
 func (s *Source[T]) Create(obj T) (T, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -122,8 +121,8 @@ func (s *Source[T]) Create(obj T) (T, error) {
 
 // Update replaces an object by a copy of obj and returns it as stored. As with the API server, an
 // update without a difference writes nothing and sends nothing to watches. Update does not block.
-// It returns NotFound if there is no such object, and Conflict if obj has another UID or
-// resourceVersion than the stored object. An empty UID or resourceVersion is not compared.
+// It returns NotFound if there is no such object, and Conflict if the UID or resourceVersion of
+// obj differs from that of the stored object. An empty UID or resourceVersion is not compared.
 func (s *Source[T]) Update(obj T) (T, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -142,8 +141,9 @@ func (s *Source[T]) Update(obj T) (T, error) {
 	return s.update(before, obj), nil
 }
 
-// Apply creates the object or updates it, whatever the UID and resourceVersion of obj, and returns
-// it as stored. As with Update, an update without a difference writes nothing. Apply does not
+// Apply creates an object, or replaces it by a copy of obj, and returns it as stored. It is not a
+// server-side apply. It does not compare the UID and resourceVersion of obj with those of the
+// stored object. As with Update, an update without a difference writes nothing. Apply does not
 // block. It panics if obj has no name: it does not use the generateName.
 func (s *Source[T]) Apply(obj T) T {
 	s.mu.Lock()
@@ -202,10 +202,9 @@ func (s *Source[T]) ResourceVersion() string {
 }
 
 // SetSelectableFields makes field selectors work for fields of a custom resource, such as
-// "spec.color", as selectableFields of a CustomResourceDefinition do. A path is written as the
-// jsonPath in a CustomResourceDefinition, with or without the dot in front. The value of the field
-// must be a string, a boolean or an integer. If the field is missing, a selector sees an empty
-// string.
+// "spec.color", as the selectableFields of a CustomResourceDefinition do. A path is written
+// like a jsonPath there, with or without the leading dot. The value of the field must be a
+// string, a boolean or an integer. If the field is missing, a selector sees an empty string.
 //
 // The fields that Kubernetes has for the type of the objects still work. A later call replaces the
 // fields of an earlier call, except for watches that are open. SetSelectableFields does not block.

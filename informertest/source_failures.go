@@ -26,18 +26,19 @@ type Faults struct {
 	// history, call Compact.
 	Down bool
 
-	// Mute holds back all events of all watches, open and new, like a connection whose failure is
-	// not noticed yet. When Mute ends, the watches catch up. Down, Disconnect, Expire, Restore, the
-	// timeout and the reader end a muted watch like any other, and a 410 Expired is not held back.
-	// An event on its way to the reader may still arrive.
+	// Mute holds back all events of all watches, open and new, like a connection that has failed
+	// without being closed. When Mute ends, the watches catch up. A muted watch ends like any
+	// other: on Down, Disconnect, Expire or Restore, after its timeout, or when its reader stops
+	// it. A 410 Expired is not held back. An event that is being delivered when Mute is set may
+	// still arrive.
 	Mute bool
 
 	// HoldLists makes each LIST wait until HoldLists is false again or the ctx of the LIST ends.
 	// The answer has the state at the end of the wait.
 	HoldLists bool
 
-	// ListDelay is how long each LIST takes, after HoldLists. The answer has the state at the end
-	// of that time. If ListDelay is 0 or less, the LIST takes no time.
+	// ListDelay is how long each LIST takes, in addition to the wait for HoldLists. The answer has
+	// the state at the end of that time. If ListDelay is 0 or less, the LIST takes no time.
 	ListDelay time.Duration
 
 	// ListItems are added, unchanged, to each answer to a LIST, for example an object of another
@@ -47,13 +48,13 @@ type Faults struct {
 	// OmitListVersion removes the resourceVersion from each answer to a LIST.
 	OmitListVersion bool
 
-	// RejectWatchList makes the source an API server that does not stream lists: a watch that asks
-	// for the initial events gets 422 Invalid.
+	// RejectWatchList makes the source behave like an API server without streaming lists: a watch
+	// that asks for the initial events gets 422 Invalid.
 	RejectWatchList bool
 
-	// IgnoreWatchList makes the source a server that does not understand the request for initial
-	// events, like many fakes: it opens the watch and never sends anything. IgnoreWatchList has no
-	// effect if RejectWatchList is true.
+	// IgnoreWatchList makes the source behave like a server that does not understand the request
+	// for initial events, like many fakes: it opens the watch and never sends anything.
+	// IgnoreWatchList has no effect if RejectWatchList is true.
 	IgnoreWatchList bool
 
 	// RefuseExpired makes the call that opens a watch return 410 Expired if the resourceVersion is

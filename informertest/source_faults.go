@@ -47,8 +47,8 @@ func (s *Source[T]) Fail(verb string, err error, times int) {
 // that Namespace returns, or through a clientset that the source serves.
 //
 // The namespace "" stands for the requests for all namespaces at once, including those through the
-// Source itself. So a test can deny a program the access to all namespaces at once, but allow the
-// access to each of them. FailIn does not block. It panics as Fail does.
+// Source itself. So a test can deny a program access to all namespaces at once, but allow access
+// to each of them. FailIn does not block. It panics as Fail does.
 func (s *Source[T]) FailIn(namespace, verb string, err error, times int) {
 	s.fail(target{verb: verb, namespace: namespace}, err, times)
 }

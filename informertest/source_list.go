@@ -8,20 +8,20 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// List is ListWithContext without a ctx, for [cache.ListerWatcher].
+// List calls ListWithContext with a ctx that never ends, as [cache.ListerWatcher] requires.
 func (s *Source[T]) List(options metav1.ListOptions) (runtime.Object, error) {
 	return s.ListWithContext(context.Background(), options)
 }
 
 // ListWithContext answers a LIST with a *metav1.List. Use
 // [k8s.io/apimachinery/pkg/api/meta.ExtractList] to get its items. Limit and Continue are always
-// honoured, and all pages have the state at the resourceVersion of the first.
+// honoured, and all pages have the state at the resourceVersion of the first page.
 //
 // It blocks only because of HoldLists and ListDelay of [Faults], and returns the error of ctx if
-// ctx ends first. It also returns the errors of Down, Fail and FailIn. It returns Expired if the
-// resourceVersion or the page is no longer known, and Timeout with the cause
-// ResourceVersionTooLarge if the resourceVersion is not known yet. If the options are wrong, it
-// returns Invalid or BadRequest.
+// ctx ends first. It also returns the errors of Faults.Down, Fail and FailIn. It returns 410
+// Expired if the state that options ask for, or that of an earlier page, is no longer known, and
+// Timeout with the cause ResourceVersionTooLarge if the resourceVersion is in the future. If the
+// options are wrong, it returns Invalid or BadRequest.
 func (s *Source[T]) ListWithContext(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
 	request := s.record(verbList, options)
 	list, err := s.answerList("", request, s.faults.lists.wait(ctx))

@@ -14,7 +14,7 @@ type namespaceClient[T informer.Object] struct {
 }
 
 // Namespace returns a client for one namespace of the source, or for all namespaces if the
-// namespace is "". It is a function for informer.NewInNamespaces:
+// namespace is "". It can be passed to informer.NewInNamespaces:
 //
 //	informer.NewInNamespaces(source.Namespace, []string{"a", "b"}, opts)
 //

@@ -31,16 +31,16 @@ import (
 // change the whole object. Delete deletes at once, even if the object has finalizers. Of the
 // options of a write, only preconditions have an effect: a dry run writes.
 //
-// The answer to a Patch is that of the API server, also if the patch changes the name, the UID or
-// the resourceVersion. A patch without a difference writes nothing. These types of patches work:
+// A Patch gets the same answer as from the API server, even if it changes the name, the UID or the
+// resourceVersion. A Patch that changes nothing writes nothing. These types of patches work:
 //
 //   - JSON patches and merge patches, of any object.
 //   - Strategic merge patches of the Go types of Kubernetes itself. For other types the error
 //     is UnsupportedMediaType, which a server returns for custom resources.
 //
 // Server-side apply returns MethodNotSupported, and so does a strategic merge patch of an
-// *unstructured.Unstructured of a kind of Kubernetes: both need the schema of the type. For apply,
-// use a fake clientset without Serve.
+// *unstructured.Unstructured of a built-in kind: both need the schema of the type. For apply, use
+// a fake clientset without Serve.
 //
 // Faults.Down makes every request fail. Fail works for List and Watch only; to make a certain write
 // fail, add a reactor to the fake after Serve. The reactor must not sleep: client-go's Fake calls

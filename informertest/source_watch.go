@@ -10,7 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 )
 
-// Watch is WatchWithContext without a ctx, for [cache.ListerWatcher].
+// Watch calls WatchWithContext with a ctx that never ends, as [cache.ListerWatcher] requires.
 func (s *Source[T]) Watch(options metav1.ListOptions) (watch.Interface, error) {
 	return s.WatchWithContext(context.Background(), options)
 }
@@ -21,14 +21,15 @@ func (s *Source[T]) Watch(options metav1.ListOptions) (watch.Interface, error) {
 //
 // The objects of the events have the type T. Only watches that allow bookmarks get bookmarks: one
 // after the initial events if SendInitialEvents is true, and one for each call of Bookmark. A watch
-// at a resourceVersion that is no longer known gets 410 Expired as an event with a *metav1.Status;
-// see RefuseExpired. A watch without initial events may begin at a resourceVersion that is not
-// known yet. It then delivers no change and no bookmark up to and including that version.
+// at a resourceVersion that is no longer known gets 410 Expired, in a *metav1.Status, as its only
+// event. With Faults.RefuseExpired, WatchWithContext returns that error instead. A watch without
+// initial events may begin at a resourceVersion that is in the future. It then delivers no change
+// and no bookmark up to and including that version.
 //
-// WatchWithContext returns the error of ctx if ctx is done, and the errors of Down, Fail and
-// FailIn. It returns 410 Expired with RefuseExpired, and Invalid or BadRequest if the options are
-// wrong. It returns Timeout with the cause ResourceVersionTooLarge if the watch asks for the
-// initial events at a version that is not known yet.
+// WatchWithContext returns the error of ctx if ctx is done, and the errors of Faults.Down, Fail
+// and FailIn. It returns Invalid or BadRequest if the options are wrong. It returns Timeout with
+// the cause ResourceVersionTooLarge if the watch asks for the initial events at a resourceVersion
+// that is in the future.
 func (s *Source[T]) WatchWithContext(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
 	return s.watch(ctx, "", options)
 }

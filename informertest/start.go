@@ -32,7 +32,7 @@ func Start[T informer.Object](t testing.TB, objs ...T) (*informer.CustomCacheInf
 
 // Run runs an informer that the test has made, or an *informer.Group with all of its members. Run
 // blocks until the informer, or the group, and all watchers have synced. It fails and ends the test
-// if that takes more than two minutes, which take no real time in a synctest bubble. A controller
+// if that takes more than two minutes. In a synctest bubble, these take no real time. A controller
 // of a group may sync before it has reconciled: call synctest.Wait after Run.
 //
 // The returned function stops inf and waits until inf.Run has returned. It fails the test if
@@ -80,8 +80,8 @@ func NewReader[T informer.Object](t testing.TB, opts informer.Options[T], objs .
 }
 
 // Main runs the tests of a package that uses testing/synctest, and ends the process. Call it from
-// TestMain. Without Main, the first error that client-go reports in such a test sleeps for decades
-// of fake time. The reason is that client-go reports errors through apimachinery's HandleError,
+// TestMain. Without Main, client-go sleeps for decades of fake time when it first reports an error
+// in such a test. The reason is that client-go reports errors through apimachinery's HandleError,
 // which waits until a millisecond has passed since the last error or the start of the program. But
 // a synctest bubble begins in the year 2000. Main removes that wait; importing this package does
 // not. The informers of this library do not report errors that way, but client-go's own informers

@@ -25,12 +25,12 @@ import (
 // In [StoreFaults], the operations have these names: "get" (Get and GetByKey), "add", "update",
 // "delete", "list", "list keys", "replace", "resync", "bookmark" and "last version"
 // (LastStoreSyncResourceVersion). The operations may be called from any goroutine at any time, and
-// block only because of Hang and Delay. Nothing is locked while they wait or call a function of the
+// block only because of Hang and Delay. No lock is held while they wait or call a function of the
 // test.
 //
 // A Store returns the same objects that were stored, not copies, unless the inner store does
-// otherwise. It does not implement [cache.Indexer], even if the inner store does. It uses only the
-// time of package time; to use it in a testing/synctest bubble, create it there.
+// otherwise. It does not implement [cache.Indexer], even if the inner store does. To use a Store
+// in a testing/synctest bubble, create it there.
 type Store struct {
 	cache.Store
 	*StoreFaults

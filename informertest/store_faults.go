@@ -25,9 +25,10 @@ type StoreFaults struct {
 // Fail sets a function that decides, from now on, which operations fail. If fail returns an error,
 // the operation returns that error and has no effect. fail is called once for each operation that
 // can return an error, after the operation has waited for Hang and Delay. op is the name of the
-// operation, and key is empty if the operation is not about one object. Several goroutines may call
-// fail at once. It may block, and may call the store, but must not write the object that the
-// operation writes. If fail is nil, the default, no operation fails. Fail does not block.
+// operation, see [Store] and [Durable]. key is empty if the operation is not about one object.
+// Several goroutines may call fail at once. It may block, and may call the store, but must not
+// write the object that the operation writes. If fail is nil, the default, no operation fails.
+// Fail does not block.
 func (f *StoreFaults) Fail(fail func(op, key string) error) { set(&f.mu, &f.fail, fail) }
 
 // FailAfter is like Fail, but an operation calls fail after it has taken effect, and the effect
@@ -35,10 +36,10 @@ func (f *StoreFaults) Fail(fail func(op, key string) error) { set(&f.mu, &f.fail
 // does not block.
 func (f *StoreFaults) FailAfter(fail func(op, key string) error) { set(&f.mu, &f.after, fail) }
 
-// FailRandomly makes each operation fail with this probability. Half of the failures come before
-// the effect of the operation and half after it. FailRandomly replaces the functions set by Fail
-// and FailAfter. The same seed makes the same operations fail, if they come in the same order.
-// FailRandomly does not block. It panics if probability is not from 0 to 1.
+// FailRandomly makes each operation fail with the given probability. Half of the failures come
+// before the effect of the operation and half after it. FailRandomly replaces the functions set
+// by Fail and FailAfter. The same seed makes the same operations fail, if they come in the same
+// order. FailRandomly does not block. It panics if probability is not from 0 to 1.
 func (f *StoreFaults) FailRandomly(seed uint64, probability float64) {
 	if !(probability >= 0 && probability <= 1) { // so that NaN panics, too
 		panic(fmt.Sprintf("informertest: FailRandomly: the probability is %v, not from 0 to 1", probability))
@@ -68,8 +69,9 @@ func (f *StoreFaults) FailRandomly(seed uint64, probability float64) {
 // release blocks.
 func (f *StoreFaults) Hang() (release func()) { return f.delays.hold() }
 
-// Delay makes each operation that begins from now on wait for d, or, in a Durable, until its ctx
-// ends. If d is 0, the default, or less, operations do not wait. Delay does not block.
+// Delay makes each operation that begins from now on wait for d. An operation of a Durable stops
+// waiting when its ctx ends. If d is zero or negative, operations do not wait. The default is zero.
+// Delay does not block.
 func (f *StoreFaults) Delay(d time.Duration) { set(&f.delays.mu, &f.delays.each, d) }
 
 // Heal ends the effects of Fail, FailAfter, FailRandomly, Hang and Delay. An operation that
@@ -89,8 +91,8 @@ func (f *StoreFaults) Calls(op string) int {
 	return f.calls[op]
 }
 
-// Err returns the error of the first operation that was refused as wrong use, or nil. The operation
-// returned the same error. Err does not block.
+// Err returns the error of the first operation that was called wrongly, see [Store] and [Durable],
+// or nil. The operation returned the same error. Err does not block.
 func (f *StoreFaults) Err() error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
