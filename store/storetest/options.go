@@ -31,12 +31,12 @@ type DurableOptions struct {
 	// Object is the same as Object of [Options].
 	Object func(namespace, name string) informer.AnyObject
 
-	// Reopen closes a store, like a program that ends normally, and opens the same data again. The
-	// suite does not use the old store any more. Reopen is required.
+	// Reopen closes s, like a program that ends normally, and returns a store over the same data.
+	// The suite does not use s afterwards. Reopen is required.
 	Reopen func(t *testing.T, s informer.Durable) informer.Durable
 
-	// Crash abandons a store without closing it, like a process that is killed, and opens the
-	// data that is left. No call is under way, and the suite does not use the old store any more.
+	// Crash abandons s without closing it, like a process that is killed, and returns a store
+	// over the data that is left. No call is under way, and the suite does not use s afterwards.
 	// Defaults to nil: the state after a crash is not checked.
 	Crash func(t *testing.T, s informer.Durable) informer.Durable
 
