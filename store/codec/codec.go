@@ -82,15 +82,17 @@ func New(example runtime.Object) (Codec, error) {
 // Type returns the type of the objects, a pointer type.
 func (c Codec) Type() reflect.Type { return c.of }
 
-// TypeName returns the name of the type of the objects, with its import path and without the pointer.
+// TypeName returns the name of the type of the objects, with its import path and without the pointer,
+// such as "k8s.io/api/core/v1.Pod".
 func (c Codec) TypeName() string { return c.of.Elem().PkgPath() + "." + c.of.Elem().Name() }
 
 // Encoding returns the name of the encoding: "protobuf", "JSON" or "CBOR".
 func (c Codec) Encoding() string { return c.encoding.String() }
 
 // Fingerprint returns a text that changes when the type does. It covers the names, tags and types of
-// all fields, and which types encode themselves. Without it, a program with a new field would find
-// that field empty in every object that an older program has stored.
+// all fields, and which types have encoding methods of their own, such as MarshalJSON. Without it, a
+// program with a new field would find that field empty in every object that an older program has
+// stored.
 func (c Codec) Fingerprint() string { return fingerprint(c.of.Elem()) }
 
 // Encode returns obj in encoded form. It returns an error if obj is nil, of another type, or cannot
