@@ -15,10 +15,10 @@ import (
 // sampled is for how many objects agrees compares an index in the file with its function.
 const sampled = 500
 
-// AddIndexers adds indexes and fills them with the objects that the store has. It blocks until
-// they are complete. It returns an error, and adds none of them, in these cases: a name is
-// taken or longer than 1024 bytes, a function is nil or returns an error for a stored object,
-// or the file cannot be read or written.
+// AddIndexers adds indexes and fills them with the stored objects. It blocks until they are
+// complete. It returns an error, and adds none of them, in these cases: a name is taken or
+// longer than 1024 bytes, a function is nil or returns an error for a stored object, or the
+// file cannot be read or written.
 //
 // The file keeps indexes by name. An index that the file has from an earlier process is reused
 // without reading all objects, so its function must not change: AddIndexers calls the function

@@ -14,11 +14,10 @@
 //	…
 //	err = store.Close() // when Run has returned
 //
-// One file serves one informer. With Options of informer.ClientGo the package serves a
-// controller-runtime manager: open one file for each example object that the manager asks for,
-// named after its kind, and close the files when the manager has stopped. A second informer of
-// the same type, for another namespace, asks with the same example, which does not show the
-// difference: give that informer a store in memory. In a manager, a delete stays in the file only
+// One file serves one informer. For a controller-runtime manager, open the files in the function
+// Options of informer.ClientGo: one file for each example object, named after its kind. Close the
+// files when the manager has stopped. A second informer of the same type, for another namespace,
+// has the same example: give it a store in memory. In a manager, a delete stays in the file only
 // until its key is in the queue of controller-runtime. For a reconcile that must not miss a delete,
 // use a controller of package enqueue.
 //
@@ -33,10 +32,10 @@
 // every List decodes all objects.
 //
 // With a million Pods of 2 KiB, a process has at most some 50 MiB of its own memory, even during its first list.
-// There client-go's indexer in memory takes 5.3 GiB (go run ./measure -objects 1000000). A list that is taken in as
-// a whole, see informer.IntakeWhole, takes several GiB more. The pages of the file are not part of these figures:
-// they are in the kernel's cache, and the kernel frees them when memory is needed. Tools that add them up (RSS)
-// show them, and a container's usage may count them until then.
+// For the same Pods, client-go's indexer in memory takes 5.3 GiB (go run ./measure -objects 1000000). An informer
+// that reads a list as a whole, see informer.IntakeWhole, takes several GiB more. The pages of the file are not
+// part of these figures: they are in the kernel's cache, and the kernel frees them when memory is needed. Tools
+// that add them up (RSS) show them, and a container's usage may count them until then.
 //
 // # Volumes
 //
@@ -51,9 +50,9 @@
 // The file takes one and a half times the size of the objects as protobuf when a list has
 // filled it, in the order of their keys. It takes up to twice that when many objects have
 // changed since, or came one by one in any order. It never becomes smaller: free space in it
-// is reused. A file that is set aside is kept: plan for twice the size. On a 32-bit machine, a
-// file can have at most 1 GiB: beyond that, writes return an error as on a full disk, and Open
-// sets a larger file aside.
+// is reused. Open keeps a file that it sets aside, see below: plan for twice the size. On a
+// 32-bit machine, a file can have at most 1 GiB: beyond that, writes return an error as on a
+// full disk, and Open sets a larger file aside.
 //
 // The file holds the objects that the API server returns, also Secrets, unencrypted. It has mode
 // 0600, like the files next to it. Open changes the mode of a file that others can read or write.
@@ -87,13 +86,13 @@
 // If the operating system cannot read the file, Open returns an error and leaves the file alone.
 // So a program that gets another user, by runAsUser or runAsNonRoot, does not start on the volume
 // of the former user, whose files have mode 0600: Open cannot check the lock, and must not set
-// aside a file that another process uses. The error has the owners and the remedy.
+// aside a file that another process uses. The error names the owners and says what to do.
 //
 // Every record has a checksum of key and content, which each read verifies. If a record cannot
 // be read, the read returns an error with its key. The informer retries, and shows the error in
 // its Health. The next start sets the file aside. If a file is truncated under a running store,
 // every call returns an error, but the process does not end. The store does not recover by
-// itself: restart the program when Health has a StoreError for long. If the file is removed,
+// itself: restart the program if Health keeps showing a StoreError. If the file is removed,
 // nothing notices until the next start, which lists.
 //
 // # What to watch

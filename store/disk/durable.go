@@ -33,8 +33,8 @@ func (s *Store) Get(ctx context.Context, key string) (obj informer.AnyObject, ex
 	return obj, found.payload != nil, nil
 }
 
-// Resume returns the bookmark that the last Apply has set, or "" if there is none. It waits
-// only for the disk.
+// Resume returns the bookmark that the last Apply set, or "" if there is none, see
+// informer.Durable. It waits only for the disk.
 func (s *Store) Resume(ctx context.Context) (bookmark string, err error) {
 	err = ctx.Err()
 	if err == nil {
@@ -54,14 +54,15 @@ func (s *Store) Resume(ctx context.Context) (bookmark string, err error) {
 // indexes and sets the bookmark, in one transaction. Whenever the process ends, the file has
 // all of it or nothing. By default it is on the disk when Apply returns. Apply waits for
 // another write that is under way, and then for the disk. If ctx ends before the transaction
-// is committed, Apply returns the error of ctx and has no effect. An error that wraps
-// ErrPermanent means that it has no effect either. After any other error, the changes may or
-// may not have been made, and the call may be repeated.
+// is committed, Apply returns the error of ctx and has no effect. If Apply returns an error
+// that wraps informer.ErrPermanent, it has no effect either. After any other error, the
+// changes may or may not have been made, and the call may be repeated.
 //
-// A transaction costs two fdatasync, however large it is. Apply does not wait for other
-// writes to share them, because there is only one writer. While one Apply syncs, arriving
-// changes queue up at the informer, and up to 1000 of them become the next Apply. So an
-// informer under load commits in groups, and an idle one commits at once.
+// A transaction costs two calls of fdatasync, however large it is. Apply does not wait
+// for other writes to share them, because there is only one writer. While one Apply
+// syncs, arriving changes queue up at the informer, and up to 1000 of them become the
+// next Apply. So an informer under load commits in groups, and an idle one commits at
+// once.
 func (s *Store) Apply(ctx context.Context, changes []informer.Change, bookmark string) error {
 	b := batch{changes: make([]change, len(changes)), bookmark: bookmark}
 	for i, change := range changes {
@@ -80,9 +81,9 @@ func (s *Store) Apply(ctx context.Context, changes []informer.Change, bookmark s
 }
 
 // Scan returns up to limit objects in the order of their keys, beginning with the first key
-// greater than after. limit must be at least 1. If they are at most a thousand and take no
-// more than 4 MiB, they are the state of one moment. Otherwise they are read in several
-// steps. Scan keeps nothing between calls, and waits only for the disk.
+// greater than after. limit must be at least 1. Scan reads in steps of up to a thousand
+// objects or some 4 MiB. Each step sees the state of one moment. Scan keeps nothing between
+// calls, and waits only for the disk.
 func (s *Store) Scan(ctx context.Context, after string, limit int) ([]informer.Entry, error) {
 	err := errors.New("the limit is less than 1")
 	var entries []informer.Entry

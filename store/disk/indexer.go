@@ -39,7 +39,8 @@ func (r entryRange) read(tx *bbolt.Tx, at []byte, yield func(at, key, record []b
 	return nil
 }
 
-// GetIndexers returns the indexes that are ready, in a new map. It does not block.
+// GetIndexers returns the functions of all complete indexes, by name, in a new map. It
+// does not block.
 func (s *Store) GetIndexers() cache.Indexers {
 	all := cache.Indexers{}
 	for name, x := range *s.indexes.Load() {
@@ -50,9 +51,9 @@ func (s *Store) GetIndexers() cache.Indexers {
 	return all
 }
 
-// ByIndex returns the objects that an index has under a value, in the order of their
-// keys. It reads them as Scan does. If there is no such index, or it is not complete yet,
-// ByIndex returns an error.
+// ByIndex returns the objects for which the index function with the given name returns
+// value, in the order of their keys. It reads them in steps, as Scan does. If there is no
+// such index, or it is not complete yet, ByIndex returns an error.
 func (s *Store) ByIndex(ctx context.Context, name, value string) ([]informer.Entry, error) {
 	if x := (*s.indexes.Load())[name]; x == nil || !x.ready {
 		return nil, fmt.Errorf("disk: there is no index %q", name)

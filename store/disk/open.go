@@ -28,7 +28,7 @@ import (
 // If the file is open already, Open returns at once an error that wraps ErrInUse. Other errors
 // come from the options, from index functions and from the operating system. Then Open leaves the
 // file alone. If the system denies access to the file, to those next to it or to the directory,
-// the error has their owners and modes, except on Windows, and the remedy.
+// the error names their owners and modes and says what to do, except on Windows.
 func Open(path string, example runtime.Object, opts Options) (*Store, error) {
 	s, err := open(path, example, opts)
 	if errors.Is(err, ErrDamaged) { // The damage was noticed only by the first write, or while an index was built. The file is now marked as damaged.
@@ -112,8 +112,9 @@ func (s *Store) openDatabase(path string, want label, opts Options) (err error) 
 	return nil
 }
 
-// Close closes the file. It waits for the calls that are under way. Later calls of other methods
-// return ErrClosed, or ErrDamaged if the file is damaged. A second Close returns the same result as the first.
+// Close closes the file. It waits until no call reads or writes the file. Later calls of other methods return
+// an error that wraps ErrClosed, or ErrDamaged if the file is damaged. A call that is under way may return
+// such an error too. A second Close returns the same result as the first.
 func (s *Store) Close() error { return s.close() }
 
 func (s *Store) closeAll() error {

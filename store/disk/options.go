@@ -14,17 +14,17 @@ import (
 type Durability int
 
 const (
-	// SurvivePowerLoss writes every change to the disk before the call returns, by two fdatasync.
-	// It is the zero value.
+	// SurvivePowerLoss writes every change to the disk before the call returns, with two calls of
+	// fdatasync. It is the zero value.
 	SurvivePowerLoss Durability = iota
 
-	// SurviveProcess lets the operating system decide when to write to the disk. Nothing is lost
-	// however the process ends, even by kill -9. But if the machine ends while the store is open,
-	// by a loss of power or a panic of the kernel, the next Open sets the whole file aside. The same
-	// happens if the process ends without closing the store, and the file is then moved to another
-	// machine. The informer lists the source again, and deletes that some watcher did not get never come.
-	// Systems other than Linux do not number the runs of the machine: there the file is set aside even if
-	// only the process ends without closing the store.
+	// SurviveProcess lets the operating system decide when to write to the disk. Nothing is lost however
+	// the process ends, even by kill -9. But if the machine ends while the store is open, by a loss of
+	// power or a panic of the kernel, the next Open sets the whole file aside. The same happens if the
+	// process ends without closing the store, and the file is then moved to another machine. The informer
+	// then lists again, and a watcher never gets the deletes that it had not received by then. On systems
+	// other than Linux, the file is set aside even if only the process ends without closing the store:
+	// there the store cannot tell whether the machine has restarted.
 	SurviveProcess
 )
 
@@ -42,9 +42,9 @@ type Options struct {
 
 	// ErrorHandler is called with errors that no method can return. During Open, it gets a
 	// *SetAsideError, and an error if a file that was set aside before cannot be removed. Later
-	// it gets, once, the panic that has shown that the file is damaged. It is called from the
-	// goroutine in which the error occurred, and must not call the store. Defaults to logging
-	// with klog.
+	// it gets, at most once, an error with the panic that showed that the file is damaged. It
+	// is called from the goroutine in which the error occurred, and must not call the store.
+	// Defaults to logging with klog.
 	ErrorHandler func(error)
 }
 
