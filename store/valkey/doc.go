@@ -44,11 +44,11 @@
 //
 // Each write is one script, which the server runs as a whole or not at all. With an append-only file and
 // appendfsync always, the server loses nothing that it has confirmed. With appendfsync everysec, a server
-// that is killed or loses power may lose the last two seconds. A replica may be behind by more.
-// If the server has an older state than the writer has written, or lacks a part of the store, the next
-// call of the writer returns ErrLost, and Run ends. The next Open continues with the older state. If a
-// part is missing, it begins an empty store and reports a *MissingError. Then deletes that no watcher
-// got never come.
+// that is killed or loses power may lose the last two seconds. A replica may be behind by more. If the
+// server has an older state than the writer has written, or lacks a part of the store, the next call of
+// the writer returns ErrLost, and Run ends. The next Open continues with the older state. If a part is
+// missing, it begins an empty store and reports a *MissingError. Watchers then never get the deletes that
+// they had not received by then.
 //
 // A reader gets no delete that did not happen, and misses none. While the server is empty, lacks a part or
 // is behind the reader, the reader keeps what it has: lists get 503, new watches get 429, and open watches get

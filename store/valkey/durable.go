@@ -12,7 +12,8 @@ import (
 	"github.com/customcacheinformer/informer/store/internal/stored"
 )
 
-// Resume returns the bookmark that the last Apply has set, or "" if there is none.
+// Resume returns the bookmark that the last Apply set, or "" if there is none, see informer.Durable.
+// It waits for the server for at most 10 seconds.
 func (s *Store) Resume(ctx context.Context) (bookmark string, err error) {
 	fields, err := s.about(ctx, "bookmark")
 	if err != nil {
@@ -25,9 +26,9 @@ func (s *Store) Resume(ctx context.Context) (bookmark string, err error) {
 // one step: the server does all of it or nothing. If the bookmarks are versions of the API server,
 // the same step adds the changes to the log, from which a [Source] reads them. If the changes take
 // more than 32 MiB together, Apply returns an error that wraps ErrPermanent, so that an informer
-// makes them in parts. An Apply that returns ErrPermanent, ErrFenced or ErrLost has had no effect.
-// After other errors, the changes may or may not have been made, and the call may be repeated. When
-// ctx ends, Apply returns within a second.
+// makes them in parts. An Apply whose error wraps informer.ErrPermanent, ErrFenced or ErrLost has
+// had no effect. After other errors, the changes may or may not have been made, and the call may be
+// repeated. When ctx ends, Apply returns within a second.
 func (s *Store) Apply(ctx context.Context, changes []informer.Change, bookmark string) error {
 	b, size := batch{bookmark: bookmark}, 0
 	for _, change := range changes {
@@ -46,7 +47,8 @@ func (s *Store) Apply(ctx context.Context, changes []informer.Change, bookmark s
 	return nil
 }
 
-// Tombstones returns the deleted objects that Forget has not removed yet, in any order.
+// Tombstones returns the deleted objects that Forget has not removed yet, in any order. It reads them
+// in steps, each of which waits for the server for at most 10 seconds.
 func (s *Store) Tombstones(ctx context.Context) ([]informer.Entry, error) {
 	entries, err := s.tombstones(ctx)
 	if err != nil {
@@ -90,7 +92,8 @@ func (s *Store) scanTombstones(ctx context.Context, cursor uint64) (valkey.ScanE
 	return do(ctx, s.client, s.client.B().Hscan().Key(s.place.keys[3]).Cursor(cursor).Count(pageTombstones).Build()).AsScanEntry()
 }
 
-// Forget removes tombstones, by key and UID, in one step. It ignores tombstones that do not exist.
+// Forget removes tombstones, by key and UID, in one step. It ignores tombstones that do not exist. It
+// waits and fails as Apply does.
 func (s *Store) Forget(ctx context.Context, tombstones map[string][]types.UID) error {
 	b := batch{keeps: true}
 	for key, uids := range tombstones {

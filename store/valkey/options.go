@@ -24,17 +24,18 @@ type Options struct {
 	// Defaults to 0: if all Stores have 0, the one that was opened last writes.
 	Token int64
 
-	// Writer is the name of this process in errors and in the Status. Defaults to the name of the
+	// Writer is the name of this process in errors and in [Status]. Defaults to the name of the
 	// host.
 	Writer string
 
-	// Log is about how many changes the server keeps for readers that lose their connection. A
-	// reader that has missed more changes lists again. Each change takes as much memory as its
-	// object. Log must be from 0 to 1e9. Defaults to 100,000.
+	// Log is the approximate number of changes that the server keeps for readers that lose
+	// their connection. A reader that has missed more changes lists again. Each change takes
+	// as much memory as its object. Log must be from 0 to 1e9. Defaults to 100,000.
 	Log int
 
-	// ErrorHandler is called with a *MissingError, by Open and in its goroutine. It must not call
-	// the store. Defaults to logging with klog.
+	// ErrorHandler is called by Open, in the goroutine of that call, with a *MissingError if the
+	// server does not have all parts of the store. It must not call the store. Defaults to logging
+	// with klog.
 	ErrorHandler func(error)
 }
 

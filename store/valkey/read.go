@@ -17,7 +17,8 @@ const (
 	pageBytes   = 4 << 20
 )
 
-// Get returns the object with this key. exists is false if there is none.
+// Get returns the object with this key. exists is false if there is none. Get waits for the
+// server for at most 10 seconds.
 func (s *Store) Get(ctx context.Context, key string) (obj informer.AnyObject, exists bool, err error) {
 	reply, err := s.read(ctx, getScript, key)
 	if valkey.IsValkeyNil(err) {
@@ -36,9 +37,9 @@ func (s *Store) Get(ctx context.Context, key string) (obj informer.AnyObject, ex
 }
 
 // Scan returns up to limit objects in the order of their keys, beginning with the first key
-// greater than after. limit must be at least 1. If they are at most 500 and take no more than 4
-// MiB, they are the state of one moment. Otherwise they are read in several steps. Scan keeps
-// nothing between calls.
+// greater than after. limit must be at least 1. Scan reads in steps of up to 500 objects or
+// some 4 MiB. Each step sees the state of one moment, and waits for the server for at most 10
+// seconds. Scan keeps nothing between calls.
 func (s *Store) Scan(ctx context.Context, after string, limit int) ([]informer.Entry, error) {
 	begin := after
 	if limit < 1 {

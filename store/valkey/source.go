@@ -29,16 +29,16 @@ var _ cache.ListerWatcherWithContext = (*Source)(nil)
 //	pods, err := informer.NewFrom(source, informer.Options[*corev1.Pod]{})
 //
 // [NewSource] makes one. Each informer needs its own Source. It must not be copied. The informer gets
-// every change, in the order in which the API server made them, with the API server's versions. A
-// delete has the last version that the store had before it, because its own version is not known, and
-// it may come twice.
+// every change, in the order in which the API server made them, with the API server's versions. The
+// version of a delete is the last one that the store had before the delete, because its own version
+// is not known. A delete may come twice.
 //
 // The informer keeps what it has while the writer lists, and while the server does not have all of the
-// store: a list returns the error 503, and a watch delivers nothing. The same holds while the server
-// has an older state than the informer, because a server that was behind has taken over. When the
-// server has caught up, the informer lists. A watch ends with the error 410 after the writer has listed
-// again, or if the server no longer keeps the changes that the informer has missed. Then the informer
-// lists again, and finds what was deleted.
+// store: a list returns the error 503, a new watch returns 429, and an open watch delivers nothing. The
+// same holds while the server has an older state than the informer, because a server that was behind
+// has taken over. When the server has caught up, the informer lists. A watch ends with the error 410
+// after the writer has listed again, or if the server no longer keeps the changes that the informer has
+// missed. Then the informer lists again, and finds what was deleted.
 type Source struct {
 	client valkey.Client
 	place  place
@@ -52,7 +52,7 @@ type Source struct {
 }
 
 // NewSource returns a Source of the store that has this identity. example is an object of the type that
-// the store has. NewSource makes no request and does not block. The client must send reads to the
+// the store keeps. NewSource makes no request and does not block. The client must send reads to the
 // primary, as it does by default. It belongs to the caller, who closes it when no watch is open any
 // more. NewSource returns an error if client is nil, or if no store can have that example or identity.
 func NewSource(client valkey.Client, example runtime.Object, identity store.Identity) (*Source, error) {
@@ -91,10 +91,10 @@ func (s *Source) Watch(opts metav1.ListOptions) (watch.Interface, error) {
 	return s.WatchWithContext(context.Background(), opts)
 }
 
-// ListWithContext returns a *metav1.List of all objects at one version. It blocks until it has read
-// them page by page, and then the changes since the first page. The list is as new as the store: the
-// version in opts, and a limit other than 1, have no effect. With a limit of 1, ListWithContext returns
-// no objects, only the version of the store. If opts also has a version, it returns the error 410 if a
+// ListWithContext returns a *metav1.List of all objects at one version. It blocks while it reads them
+// page by page, and then the changes since the first page. The list is as new as the store: the version
+// in opts, and a limit other than 1, have no effect. With a limit of 1, ListWithContext returns no
+// objects, only the version of the store. If opts also has a version, it returns the error 410 if a
 // watch could not begin at that version. It returns the error 400 if opts has a selector, and 410 if it
 // has a continue token. If the store cannot be listed now, it returns the error 503 with the reason, or
 // the error of ctx if ctx was cancelled. Each request gives up after 10 seconds.

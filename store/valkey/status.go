@@ -14,22 +14,22 @@ type Status struct {
 	Writer     string    // Options.Writer of the Store that writes
 	Token      int64     // Options.Token of that Store
 	Since      time.Time // when that Store was opened, by the server's clock, to the second
-	Version    string    // the version of the API server at which the store is; "" while it has none, such as during a list
+	Version    string    // the resourceVersion of the stored state; "" if there is no exact one, such as during a list
 	Objects    int64     // how many objects the store has
 	Tombstones int64     // how many deleted objects it keeps, because some watcher may not have handled their delete
 	Log        int64     // how many changes the server keeps for readers
 }
 
-// Status asks the server for the state of the store, with two requests. It gives up each after 10 seconds. It
-// returns an error that wraps ErrLost if the server lacks the store or a part of it, and an error that wraps
-// ErrFenced if another Store writes.
+// Status returns the state of the store. It blocks for two requests to the server, each for at most 10
+// seconds. It returns an error that wraps ErrLost if the server lacks the store or a part of it, and an error
+// that wraps ErrFenced if another Store writes.
 func (s *Store) Status(ctx context.Context) (Status, error) {
 	fields, err := s.about(ctx, statusFields...)
 	return statusOf(ctx, s.client, s.place, fields, err)
 }
 
-// Status asks the server for the state of the store, with two requests. It gives up each after 10 seconds. It
-// returns an error that wraps ErrLost if the server lacks the store or a part of it.
+// Status returns the state of the store. It blocks for two requests to the server, each for at most 10
+// seconds. It returns an error that wraps ErrLost if the server lacks the store or a part of it.
 func (s *Source) Status(ctx context.Context) (Status, error) {
 	reply, err := read(ctx, s.client, s.place, aboutScript, append([]string{"", "0"}, statusFields...)...)
 	var fields []string

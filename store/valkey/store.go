@@ -24,12 +24,13 @@ var _ informer.Durable = (*Store)(nil)
 // keeps no objects in memory: each call that returns objects decodes them again, so they belong to the
 // caller.
 //
-// Methods with a ctx wait for the server. They give up each request that reads after 10 seconds, and a write
-// when the client does. A write that can never succeed returns an error that wraps informer.ErrPermanent,
-// and has no effect. That is so if the object is of another type, cannot be encoded or decoded again, or
-// takes more than 32 MiB. The same holds for an empty key, a key longer than 16 KiB, and a UID longer than 1
-// KiB. ErrFenced and ErrLost end the Store: all later calls return the same error, see [Store.Run]. Other
-// errors come from ctx, the client or the server, such as a full memory. Then the call may be repeated.
+// Methods with a ctx wait for the server. They give up a request that reads after 10 seconds. They give up a
+// write when the client does, or within a second after ctx has ended. A write that can never succeed returns
+// an error that wraps informer.ErrPermanent, and has no effect. That is so if the object is of another type,
+// cannot be encoded or decoded again, or takes more than 32 MiB. The same holds for an empty key, a key
+// longer than 16 KiB, and a UID longer than 1 KiB. ErrFenced and ErrLost end the Store: all later calls
+// return the same error, see [Store.Run]. Other errors come from ctx, the client or the server, such as a
+// full memory. Then the call may be repeated.
 type Store struct {
 	client valkey.Client
 	place  place
@@ -48,7 +49,7 @@ type Store struct {
 	strays map[string]position
 }
 
-// Open returns the Store of that identity, and makes it the only one that can write. It takes over from a
+// Open returns the Store of opts.Identity, and makes it the only one that can write. It takes over from a
 // Store with the same token or a lower one, in this process or another. example is an object of the type to
 // be stored, such as &corev1.Pod{} or &unstructured.Unstructured{}. The client belongs to the caller, who
 // closes it when the Store is not used any more. It must send reads to the primary, as it does by default: a
@@ -56,10 +57,10 @@ type Store struct {
 //
 // If the server does not have all parts of the store, Open begins an empty one, and reports a *MissingError
 // to Options.ErrorHandler. Open blocks for two or three requests. When ctx ends, it returns within 10
-// seconds. If it returns an error of the connection, it may have taken over nevertheless: call it again. If
-// the server knows a higher token, Open returns an error that wraps ErrFenced and has the remedy. It also
-// returns an error if an argument cannot be used, or if the server may evict any key to make room: its
-// maxmemory-policy then begins with allkeys-.
+// seconds. If the connection fails, Open may return an error although the Store has taken over: call Open
+// again. If the server knows a higher token, Open returns an error that wraps ErrFenced and says what to
+// do. It also returns an error if an argument cannot be used, or if the server may evict any key to make
+// room: its maxmemory-policy then begins with allkeys-.
 func Open(ctx context.Context, client valkey.Client, example runtime.Object, opts Options) (*Store, error) {
 	s, err := open(ctx, client, example, opts)
 	if err != nil {
@@ -145,10 +146,10 @@ func (s *Store) String() string {
 	return fmt.Sprintf("valkey %s* written by %s with token %d", s.place.prefix, s.opts.Writer, s.opts.Token)
 }
 
-// Run calls run, and blocks until run returns. run is the Run of an informer over s, or of a group with such
-// an informer. The ctx that run gets ends with ctx, or earlier if a method of s finds that s can no longer
-// write. If s cannot write when Run is called, that ctx ends at once. Run returns the error of run. If s can
-// no longer write, the error also wraps ErrFenced or ErrLost, even if run returns nil.
+// Run calls run, and blocks until run returns. run is the method Run of an informer over s, or of a group
+// with such an informer. The ctx that run gets ends with ctx, or earlier if a method of s finds that s can
+// no longer write. If s cannot write when Run is called, that ctx ends at once. Run returns the error of
+// run. If s can no longer write, the error also wraps ErrFenced or ErrLost, even if run returns nil.
 func (s *Store) Run(ctx context.Context, run func(context.Context) error) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()

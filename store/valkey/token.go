@@ -20,11 +20,11 @@ import (
 //
 //	token, err := valkey.LeaseToken(ctx, clientset.CoordinationV1().Leases(namespace), "operator", id)
 //
-// LeaseToken blocks for one GET of client. It returns an error if client is nil, if the GET fails, or if
-// another process holds the Lease. holder must identify this process, not only its Pod, in which another
-// process may have run before. The number falls if spec.leaseTransitions is lowered or
-// etcd is restored from a backup, or if the clock of the API server was ahead when the Lease was created. Then Open
-// returns ErrFenced.
+// LeaseToken blocks for one GET of client. It returns an error if client is nil, if the GET fails, or if another
+// process holds the Lease. holder must identify this process, not only its Pod, in which another process may have
+// run before. The next number may be lower than an earlier one if spec.leaseTransitions is lowered, if etcd is
+// restored from a backup, or if the clock of the API server was ahead when the Lease was created. Then Open returns
+// an error that wraps ErrFenced.
 func LeaseToken(ctx context.Context, client interface {
 	Get(ctx context.Context, name string, opts metav1.GetOptions) (*coordinationv1.Lease, error)
 }, name, holder string) (int64, error) {

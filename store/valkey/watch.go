@@ -17,16 +17,16 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// WatchWithContext watches from the version in opts on, which must be a version that a list or a watch
-// has returned. It blocks for one request, for up to 10 seconds. It returns the error 400 if opts has
-// no version, has a selector or asks for initial events, and 410 if the log lacks changes after the
-// version. If the server cannot be read, or the store has no version now or an older one than the
-// informer, it returns the error 429.
+// WatchWithContext opens a watch that begins after opts.ResourceVersion, which must be a version that
+// a list or a watch has returned. It blocks for one request, for up to 10 seconds. It returns the
+// error 400 if opts has no version, has a selector or asks for initial events, and 410 if the log
+// lacks changes after the version. If the server cannot be read, or the store has no version now or an
+// older one than the informer, it returns the error 429.
 //
 // The watch ends after opts.TimeoutSeconds (0 or less means never), when ctx ends, when Stop is
 // called, and on an error of the server. It ends with the error 410 if the log no longer has all
-// changes. If opts allows bookmarks, it sends a bookmark when the store has reached a version without
-// a change.
+// changes. If opts allows bookmarks, the watch sends one when the store has reached a version without
+// a change of the objects.
 func (s *Source) WatchWithContext(ctx context.Context, opts metav1.ListOptions) (watch.Interface, error) {
 	if opts.LabelSelector != "" || opts.FieldSelector != "" {
 		return nil, apierrors.NewBadRequest("valkey: a Source has no selectors: it watches all objects of the store")
