@@ -29,14 +29,15 @@ func New() *Table {
 // place, so no other code may use the object, or anything that it refers to, before Share has returned. The
 // content of the object stays the same. If the object was shared before, Share does nothing.
 //
-// Share does nothing for nil or a value of any other type. An object may be nested more than 1,000 parts deep,
-// for example because it has a cycle, or have more than half a million parts. Share leaves such an object, or
-// some of its parts, unshared. A level of an unstructured object is two parts deep. See [Stats.Refused].
+// Share does nothing for nil or a value of any other type. The parts of an object are the strings, slices,
+// maps, pointers and values of interfaces in it. If an object is nested more than 1,000 parts deep, for
+// example because it has a cycle, or has more than half a million parts, Share leaves it or some of its
+// parts unshared, see [Stats.Refused]. Each level of an unstructured object is two parts deep.
 func (t *Table) Share(obj any) { t.walk(nil, obj) }
 
-// Measure calls Share, and returns how many bytes of memory the object then takes, with all that it refers to.
-// added is how many of these bytes do not belong to an object that was shared before. Both are estimates.
-// Measure takes several times as long as Share.
+// Measure calls Share, and returns how many bytes of memory the object then takes, including everything that
+// it refers to. added is how many of these bytes do not belong to an object that was shared before. Both are
+// estimates. Measure takes several times as long as Share.
 func (t *Table) Measure(obj any) (bytes, added int) {
 	before := size.NewPieces(obj)
 	added = t.walk(nil, obj)
@@ -53,14 +54,15 @@ func (t *Table) Measure(obj any) (bytes, added int) {
 }
 
 // ShareUpdate is like Share, for a new state of an object. old is an earlier state, which must have been
-// shared. It first takes equal parts from old, which is cheaper than looking for them in the table. If old is
-// nil or of another type, ShareUpdate does the same as Share. Other goroutines may read old during the call.
+// shared. ShareUpdate first takes equal parts from old, which is cheaper than looking for them in the
+// table. If old is nil or of another type, ShareUpdate does the same as Share. Other goroutines may read
+// old during the call.
 func (t *Table) ShareUpdate(old, obj any) { t.walk(old, obj) }
 
 // Transform calls Share and returns the object. It never returns an error. It is a cache.TransformFunc, for
 // client-go's informers and for a controller-runtime cache. A program that removes fields needs a function of
-// its own that first removes them and then calls Transform. client-go calls the transform twice for each
-// object of a streamed first state, but the second call does nothing.
+// its own that first removes them and then calls Transform. When client-go gets its first objects from a
+// watch, it calls the transform twice for each, but the second call does nothing.
 func (t *Table) Transform(obj any) (any, error) {
 	t.Share(obj)
 	return obj, nil
@@ -101,24 +103,25 @@ func (t *Table) walk(old, obj any) (copied int) {
 	return copied
 }
 
-// Stats is what a table has done. Objects, Refused, Hits and SavedBytes count from the beginning; the others
-// are the present state.
+// Stats describes what a [Table] has done and what it holds. Objects, Refused, Hits and SavedBytes count from
+// the creation of the table; the other fields are its present state.
 type Stats struct {
 	Objects    int64 // how many objects have been shared
 	Refused    int64 // how many of these were too deep or too large
 	Hits       int64 // how often a part was replaced by an equal one, of the table or of an earlier state
-	SavedBytes int64 // the bytes of these parts, without nested parts; it includes memory that would be free by now
+	SavedBytes int64 // the bytes of these parts, without nested parts; memory that would have been freed by now counts, too
 
-	// Parts is how many parts and shared objects the table knows. Collected ones count until the next
-	// sweep, which follows a garbage collection.
+	// Parts is how many parts and shared objects the table knows. Collected parts count until the
+	// table drops them, some time after the garbage collection.
 	Parts      int
 	TableBytes int // the memory of the table, in bytes
 
-	Places     int64 // how many paths have an account in the table, such as the image of a container of a Pod
-	ColdPlaces int64 // how many of these cost more memory than they save, so that the table looks only at a sample
+	Places     int64 // the number of paths of which the table keeps an account, such as the image of a container of a Pod
+	ColdPlaces int64 // the number of these paths where sharing costs more than it saves, so that only a sample is looked at
 }
 
-// Stats returns what the table has done. It may be called at any time. It waits only for short locks.
+// Stats returns what the table has done and what it holds. It may be called at any time, and waits only for
+// locks that are held briefly.
 func (t *Table) Stats() Stats {
 	s := Stats{
 		Objects: t.objects.Load(), Refused: t.refused.Load(), Hits: t.hits.Load(), SavedBytes: t.saved.Load(),
