@@ -31,7 +31,7 @@
 //     read again from the relay.
 //  3. A relay whose informers have a Durable makes no list when it starts again, as long as the API
 //     server has the changes since it stopped.
-//  4. The state is as old as the relay's watch. Ready returns an error if the API server has sent
+//  4. The relay's state is only as new as its watch. Ready returns an error if the API server has sent
 //     nothing about any resource for longer than Options.MaxStaleness. Reads with resourceVersion="" get
 //     the newest state that the relay has, which may be older than the API server's.
 //  5. A resource that fails does not affect the others. The relay still serves its last state. For a

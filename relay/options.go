@@ -15,33 +15,33 @@ import (
 	"github.com/customcacheinformer/informer/relay/internal/serving"
 )
 
-// DefaultMaxStaleness is the default of Options.MaxStaleness. A quiet watch brings a bookmark about once
-// a minute.
+// DefaultMaxStaleness is the default of Options.MaxStaleness. The API server sends a bookmark on a quiet
+// watch about once a minute.
 const DefaultMaxStaleness = 2 * time.Minute
 
 // Options configures a Relay.
 type Options struct {
-	// Upstream leads to the API server, or to another relay. The relay needs the rights to get, list and
-	// watch the resources there. Required.
+	// Upstream is the client configuration for the API server, or for another relay. The relay needs the
+	// rights to get, list and watch the resources there. Required.
 	Upstream *rest.Config
 	// Resources are the resources to serve. Discover finds them by their names. At least one of Resources
 	// and Names must not be empty.
 	Resources []Resource
 	// Names are the names of further resources, in the form that Discover takes. Run asks the API server
-	// for them, again and again with pauses of up to 30 s, and serves each once the API server has
-	// described it. Until then, the relay answers reads of the resource with 404 if the API server does
-	// not know it, and otherwise with 503 and the reason. So a relay can start while the API server is
-	// away, and before a CustomResourceDefinition exists.
+	// for them repeatedly, with pauses of up to 30 s, and serves each once the API server has described
+	// it. Until then, the relay answers reads of the resource with 404 if the API server does not know
+	// it, and otherwise with 503 and the reason. So a relay can start while the API server is away, and
+	// before a CustomResourceDefinition exists.
 	Names []string
 	// Prepare is called for each resource of Names once it is found, before it is served. It may set
 	// Store, Transform, Fields and Index. If it returns an error, it is called again later, with the
-	// resource as it was found. It may block until ctx ends; other resources of Names wait. Defaults to
-	// doing nothing.
+	// resource as it was found. It may block; meanwhile the other resources of Names wait. ctx ends
+	// when the relay stops. Defaults to doing nothing.
 	Prepare func(ctx context.Context, resource *Resource) error
 	// AllowSecrets must be true if Secrets are among the resources.
 	AllowSecrets bool
 
-	// Serving is where the relay listens, and with which certificate. It is required.
+	// Serving sets the address on which the relay listens, and its certificate. Required.
 	Serving *genericserver.SecureServingOptionsWithLoopback
 	// Authentication decides who a client is, by client certificates and by TokenReviews at the API
 	// server. If it is nil, all clients are system:anonymous. A failed review is tried again for
@@ -51,10 +51,10 @@ type Options struct {
 	// of clients. It fails if there is no answer, unless SkipInClusterLookup or
 	// TolerateInClusterLookupFailure is true.
 	Authentication *genericserver.DelegatingAuthenticationOptions
-	// Authorization asks the API server, by SubjectAccessReviews, whether a client may read. If it is
-	// nil, every client that reaches the relay may read everything that it serves. A permission that is
-	// revoked stays in effect for new requests for up to AllowCacheTTL, because answers are cached. Watches
-	// that are open then may last for another twice MinWatchTimeout.
+	// Authorization asks the API server, by SubjectAccessReviews, whether a client may read. If it is nil,
+	// every client that reaches the relay may read everything that it serves. A permission that is revoked
+	// stays in effect for new requests for up to AllowCacheTTL, because answers are cached. Watches that
+	// are open at the end of this time may continue for up to twice MinWatchTimeout.
 	Authorization *genericserver.DelegatingAuthorizationOptions
 
 	// MaxStaleness is how long the API server may send nothing or only errors about a resource before the
@@ -69,13 +69,14 @@ type Options struct {
 	// 429. It must be from 0 to 1,048,576. Defaults to 400.
 	MaxRequestsInFlight int
 	// RefuseConsistentReads makes the relay answer 400 to reads with resourceVersion="". By default these
-	// reads get the state of the relay. kubectl lists in this way, so it does not work with a relay that
-	// refuses. Informers can start, and continue after a 410. But if the API server was restored from a
-	// backup, an informer that has lost its version lists only in this way. It then keeps its old state
-	// until it is started again.
+	// reads get the state of the relay. kubectl lists in this way, so it does not work with such a relay.
+	// Informers work with it: they can start, and continue after a 410. But if the API server was
+	// restored from a backup, an informer that has lost its version lists only in this way. It then keeps
+	// its old state until it is started again.
 	RefuseConsistentReads bool
 
-	// Observer is the Options.Observer of the informers, for metrics. Defaults to none.
+	// Observer is used as informer.Options.Observer of all informers of the relay, for metrics. Defaults to
+	// none.
 	Observer *informer.Observer
 }
 
@@ -85,7 +86,7 @@ type Resource struct {
 
 	// Kind is the kind of the objects, such as "Pod". Required.
 	Kind string
-	// Singular is the name of one object, such as "pod". Defaults to Kind in lower case.
+	// Singular is the singular name of the resource, such as "pod". Defaults to Kind in lower case.
 	Singular string
 	// ShortNames are short names for kubectl, such as "po".
 	ShortNames []string

@@ -243,8 +243,9 @@ func (r *Relay) close() {
 // Ready returns nil if agents can use the relay. At least one resource must have a state, and the API
 // server must have sent something about it within Options.MaxStaleness. Until Ready has first returned
 // nil, no other resource may still be waiting for its first state. A resource that fails, is silent or
-// does not exist does not make the relay unready; Absent and Health show it. Otherwise the error has the
-// reason for each resource. Ready does not block. The path /readyz of the server answers with it.
+// does not exist does not make the relay unready; Absent and Health show it. If the relay is not ready,
+// Ready returns an error with the reason for each resource. Ready does not block. The server's path
+// /readyz reports the same.
 func (r *Relay) Ready() error {
 	var reasons []error
 	ready, begin := false, false
@@ -268,7 +269,7 @@ func (r *Relay) Ready() error {
 }
 
 // Absent returns, for each resource, the error that reads of the resource get, or nil if the relay
-// serves it or begins to. There is an error if the API server does not know the resource, if requests
+// serves it or is about to. There is an error if the API server does not know the resource, if requests
 // for its first state fail or get no answer, or if its store has failed. The keys are those of Health.
 // For one of Options.Names that the API server has not described yet, the key is that name. Absent does
 // not block.
