@@ -1,6 +1,5 @@
-// Package indexes provides ready-made index functions: by label, by owner, and by the path of a field. They are for
-// informer.Options.Indexers, and for any other map of such functions. Options.Fields of package informer is a
-// shorter way to an index by field.
+// Package indexes provides ready-made index functions: by label, by owner, and by the path of a field. They are
+// meant for informer.Options.Indexers. Options.Fields of package informer is a shorter way to an index by field.
 //
 // The functions may be called from any goroutine. They do not block, and do not change objects. A
 // nil object has no values. No function returns a value twice for one object.
@@ -17,8 +16,8 @@ import (
 	"github.com/customcacheinformer/informer/internal/object"
 )
 
-// ByLabel returns an index function for the value of a label. An object without the label has no value. If the
-// label is present but empty, the value is "". The function never returns an error.
+// ByLabel returns an index function that indexes objects by the value of a label. An object without the label has
+// no value. If the label is present but empty, the value is "". The function never returns an error.
 func ByLabel[T metav1.Object](label string) func(T) ([]string, error) {
 	return func(obj T) ([]string, error) {
 		if !object.IsNil(obj) {
@@ -30,13 +29,13 @@ func ByLabel[T metav1.Object](label string) func(T) ([]string, error) {
 	}
 }
 
-// ByOwner is an index function for the UIDs of all owners of an object. It never returns an error.
+// ByOwner is an index function that returns the UIDs of all owners of an object. It never returns an error.
 func ByOwner[T metav1.Object](obj T) ([]string, error) {
 	return owners(obj, func(metav1.OwnerReference) bool { return true }), nil
 }
 
-// ByController is an index function for the UID of the owner that controls an object. An object
-// that no owner controls has no value. ByController never returns an error.
+// ByController is an index function that returns the UID of the owner that controls an object. An object that no
+// owner controls has no value. ByController never returns an error.
 func ByController[T metav1.Object](obj T) ([]string, error) {
 	return owners(obj, func(ref metav1.OwnerReference) bool { return ref.Controller != nil && *ref.Controller }), nil
 }
@@ -53,8 +52,8 @@ func owners(obj metav1.Object, wanted func(metav1.OwnerReference) bool) (uids []
 	return uids
 }
 
-// ByField returns an index function for the values of the field at a path, such as "spec.nodeName". A path
-// consists of the names of fields in JSON:
+// ByField returns an index function that indexes objects by the values of the field at a path, such as
+// "spec.nodeName". A path consists of the names of fields in JSON:
 //
 //   - "spec.containers.image" goes through a list: each element gives its values.
 //   - "data.color" and "metadata.labels['example.com/team']" name the key of a map. The second form is for keys
@@ -64,10 +63,10 @@ func owners(obj metav1.Object, wanted func(metav1.OwnerReference) bool) (uids []
 // bool is "true" or "false", and binary data is in base64. A field that is missing or null has no value. An empty
 // field that JSON omits, such as the spec.nodeName of a Pod without a node, has no value either.
 //
-// ByField returns an error that names the path if the path is malformed, if T lacks a part of it, or if it does
-// not end at a single value. If T is unstructured or an interface, ByField checks only the syntax. Then the index
-// function returns an error for an object in which the path ends at a map or leads below a single value. If T is an
-// interface, the index function also returns an error for an object whose type lacks a part of the path.
+// ByField returns an error that names the path if the path is malformed, names a field that T does not have, or
+// does not end at a single value. If T is unstructured or an interface, ByField checks only the syntax. Then the
+// index function returns an error for an object in which the path ends at a map or leads below a single value. If T
+// is an interface, the index function also returns an error for an object whose type lacks a field of the path.
 func ByField[T metav1.Object](path string) (func(T) ([]string, error), error) {
 	values, err := field.Values(reflect.TypeFor[T](), path)
 	if err != nil {
