@@ -10,8 +10,8 @@ import (
 )
 
 // ClusterUID returns the UID of the namespace kube-system, for [Identity].Cluster. A cluster keeps
-// this UID when the address of its API server changes. Another cluster has another UID, unless it
-// began as a copy of this one, for example from a backup of etcd. client is a client for
+// this UID when the address of its API server changes. Another cluster has a different UID, unless
+// it began as a copy of this one, for example from a backup of etcd. client is a client for
 // namespaces, such as that of a clientset:
 //
 //	cluster, err := store.ClusterUID(ctx, clientset.CoreV1().Namespaces())
@@ -22,7 +22,7 @@ import (
 //
 // ClusterUID returns an error if client is nil, if the GET fails, or if the namespace has no UID,
 // as in a fake clientset. If the GET fails, the error wraps its error. If the GET is forbidden or
-// finds nothing, the error has the remedy.
+// finds nothing, the error says what to do.
 func ClusterUID[Namespace metav1.Object](ctx context.Context, client interface {
 	Get(ctx context.Context, name string, opts metav1.GetOptions) (Namespace, error)
 }) (string, error) {

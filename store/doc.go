@@ -7,9 +7,9 @@
 //   - An informer of metadata only, over a client of k8s.io/client-go/metadata, for
 //     objects of type *metav1.PartialObjectMetadata: the API server then does not even send
 //     the rest. Choose this if spec and status are not needed.
-//   - Options.Transform, such as informer.StripManagedFields: it removes fields that no code
-//     needs before a watcher sees the object, so that the store, all watchers and all
-//     events agree.
+//   - Options.Transform, such as informer.StripManagedFields: it removes unneeded fields
+//     before any watcher sees the object, so that the store, all watchers and all events
+//     agree.
 //
 // A projection is for the remaining case: watchers that must see a whole object once, when it
 // changes, over a store that must not hold every object as a whole. It changes the objects

@@ -14,18 +14,20 @@ import (
 // program. All fields are compared literally; leave a field that does not apply empty. The type of the
 // objects, down to the fields of its structs, is compared too, and need not be named here.
 type Identity struct {
-	// Cluster identifies the cluster, and must not be empty. Use [ClusterUID]: it stays the same when
-	// the address of the API server changes, and shows that a volume was restored in another cluster.
+	// Cluster identifies the cluster, and must not be empty. Use the result of [ClusterUID]: it stays
+	// the same when the address of the API server changes, and differs if a volume is restored in
+	// another cluster.
 	Cluster string `json:",omitempty"`
 	// Resource is the listed resource, such as "pods" or "widgets.v1.example.com". It must not be
 	// empty for Unstructured and PartialObjectMetadata, because these types do not name the kind.
 	Resource string `json:",omitempty"`
 	// Namespace is the listed namespace, or "" for all.
 	Namespace string `json:",omitempty"`
-	// Selector restricts the list by labels, fields, or both, in any notation.
+	// Selector is the label selector, the field selector or both by which the list is restricted, in
+	// any notation. It is "" if there is none.
 	Selector string `json:",omitempty"`
-	// Version is the version of the program's processing of the objects. Change it when a Transform,
-	// an index function or a method such as UnmarshalJSON changes.
+	// Version identifies the code with which the program processes the objects. Change it when a
+	// Transform, an index function or a method such as UnmarshalJSON changes.
 	Version string `json:",omitempty"`
 }
 

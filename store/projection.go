@@ -16,8 +16,9 @@ import (
 // argument, which all watchers share: to remove something, copy the object, or better, make a
 // new object with the parts to keep. The result must not share memory with parts of the
 // argument that should become free. It must have the same namespace, name, UID and
-// resourceVersion, because a relist finds changes by them. keep is called once for each
-// object that is written, from the goroutine that writes, without a lock.
+// resourceVersion, because an informer that lists again compares them to find changes. keep
+// is called once for each object that is written, from the goroutine that writes, while no
+// lock is held.
 //
 // A write is refused if its argument is not a T, if keep returns nil, or if keep changes one
 // of those four fields. The error wraps [informer.ErrPermanent] and names the key, the store
