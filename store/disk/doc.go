@@ -86,7 +86,7 @@
 // If the operating system cannot read the file, Open returns an error and leaves the file alone.
 // So a program that gets another user, by runAsUser or runAsNonRoot, does not start on the volume
 // of the former user, whose files have mode 0600: Open cannot check the lock, and must not set
-// aside a file that another process uses. The error names the owners and says what to do.
+// aside a file that another process uses. The error names the owners and explains what to do.
 //
 // Every record has a checksum of key and content, which each read verifies. If a record cannot
 // be read, the read returns an error with its key. The informer retries, and shows the error in

@@ -28,7 +28,7 @@ import (
 // If the file is open already, Open returns at once an error that wraps ErrInUse. Other errors
 // come from the options, from index functions and from the operating system. Then Open leaves the
 // file alone. If the system denies access to the file, to those next to it or to the directory,
-// the error names their owners and modes and says what to do, except on Windows.
+// the error names their owners and modes and explains what to do, except on Windows.
 func Open(path string, example runtime.Object, opts Options) (*Store, error) {
 	s, err := open(path, example, opts)
 	if errors.Is(err, ErrDamaged) { // The damage was noticed only by the first write, or while an index was built. The file is now marked as damaged.
