@@ -12,7 +12,7 @@ var (
 	// ErrFenced indicates that another Store was opened later, with the same token or a higher one,
 	// or that a Store with a higher token writes. The call has had no effect, and all later calls of
 	// this Store return the same error. End the process. If Open returns ErrFenced to the leader of
-	// the election, tokens have begun again from a lower number, and the error says what to do.
+	// the election, tokens have begun again from a lower number, and the error explains what to do.
 	ErrFenced = errors.New("another writer has taken over")
 
 	// ErrLost indicates that the server does not have what it has confirmed: it was emptied,

@@ -25,7 +25,7 @@ var _ informer.Durable = (*Store)(nil)
 // caller.
 //
 // Methods with a ctx wait for the server. They give up a request that reads after 10 seconds. They give up a
-// write when the client does, or within a second after ctx has ended. A write that can never succeed returns
+// write when the client does, or within a second of the end of ctx. A write that can never succeed returns
 // an error that wraps informer.ErrPermanent, and has no effect. That is so if the object is of another type,
 // cannot be encoded or decoded again, or takes more than 32 MiB. The same holds for an empty key, a key
 // longer than 16 KiB, and a UID longer than 1 KiB. ErrFenced and ErrLost end the Store: all later calls
@@ -58,8 +58,8 @@ type Store struct {
 // If the server does not have all parts of the store, Open begins an empty one, and reports a *MissingError
 // to Options.ErrorHandler. Open blocks for two or three requests. When ctx ends, it returns within 10
 // seconds. If the connection fails, Open may return an error although the Store has taken over: call Open
-// again. If the server knows a higher token, Open returns an error that wraps ErrFenced and says what to
-// do. It also returns an error if an argument cannot be used, or if the server may evict any key to make
+// again. If the server knows a higher token, Open returns an error that wraps ErrFenced and explains what
+// to do. It also returns an error if an argument cannot be used, or if the server may evict any key to make
 // room: its maxmemory-policy then begins with allkeys-.
 func Open(ctx context.Context, client valkey.Client, example runtime.Object, opts Options) (*Store, error) {
 	s, err := open(ctx, client, example, opts)
