@@ -22,7 +22,7 @@ import (
 //
 // ClusterUID returns an error if client is nil, if the GET fails, or if the namespace has no UID,
 // as in a fake clientset. If the GET fails, the error wraps its error. If the GET is forbidden or
-// finds nothing, the error says what to do.
+// finds nothing, the error explains what to do.
 func ClusterUID[Namespace metav1.Object](ctx context.Context, client interface {
 	Get(ctx context.Context, name string, opts metav1.GetOptions) (Namespace, error)
 }) (string, error) {
