@@ -234,12 +234,19 @@ func (c *crew[T]) attempt(ctx context.Context, e *entry[T]) {
 // longer selected, eventToTell returns a delete of that object. This is not decided when events are merged,
 // for two reasons. selected is the program's code, which must not run under the lock, and the object may be
 // selected again before the attempt.
-func (c *crew[T]) eventToTell(e *entry[T]) Event[T] {
+func (c *crew[T]) eventToTell(e *entry[T]) (event Event[T]) {
 	var none T
 	if e.failedNew == none {
 		return e.events[0]
 	}
 	if s, ok := unwrap(c.listener.watcher).(selection[T]); ok {
+		if c.listener.opts.RecoverPanics {
+			defer func() {
+				if recover() != nil { // the call of the watcher panics again, and reports it
+					event = e.events[0]
+				}
+			}()
+		}
 		return s.after(e.failedNew, e.events[0])
 	}
 	return e.events[0]

@@ -10,6 +10,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"k8s.io/client-go/tools/cache"
+
 	"github.com/customcacheinformer/informer"
 	"github.com/customcacheinformer/informer/informertest"
 )
@@ -100,6 +102,55 @@ func TestANestedSelectionGetsTheEndToo(t *testing.T) {
 		sleepBubble(time.Hour)
 		if has {
 			t.Error("the watcher did not get the delete")
+		}
+	})
+}
+
+// The function of Select is asked between two attempts, too.
+func TestAPanicOfSelectBeforeARetryIsRecovered(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		src, errs := informertest.NewSource(object("a", "1")), &errorLog{}
+		inf := newInformer(t, src, options{ErrorHandler: errs.Handle})
+		fails := informer.WatcherFunc[configMap](func(context.Context, event) error { return errors.New("no luck") })
+		addWatcher(t, inf, informer.Select(fails, func(obj configMap) bool {
+			if obj.Data["value"] == "2" {
+				panic("a field that is missing")
+			}
+			return true
+		}), informer.WatcherOptions{RecoverPanics: true, Retry: informer.Backoff(time.Minute, time.Minute, 3)})
+		informertest.Run(t, inf)
+		synctest.Wait()
+		src.Apply(object("a", "2"))
+		sleepBubble(time.Hour)
+		var panicked *informer.PanicError
+		if all := errs.Take(); !errors.As(all[len(all)-1], &panicked) {
+			t.Errorf("the last error is %v", all[len(all)-1])
+		}
+	})
+}
+
+// The add has failed. The store loses the object, and its delete cannot be transformed.
+func TestSelectIsNotAskedForAnObjectOfWhichOnlyTheKeyIsKnown(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		src, store := informertest.NewSource(object("a", "1")), cache.NewStore(cache.MetaNamespaceKeyFunc)
+		var broken error
+		inf := newInformer(t, src, options{Store: store, ErrorHandler: quiet, Transform: func(obj configMap) (configMap, error) { return obj, broken }})
+		var got []string
+		fails := informer.WatcherFunc[configMap](func(_ context.Context, e event) error {
+			got = append(got, e.Type.String()+" "+e.Object().Data["value"])
+			return errors.New("no luck")
+		})
+		addWatcher(t, inf, informer.Select(fails, func(obj configMap) bool { return obj.Data["value"] == "1" }),
+			informer.WatcherOptions{Retry: informer.Backoff(time.Minute, time.Minute, 3)})
+		informertest.Run(t, inf)
+		synctest.Wait()
+		broken = errors.New("broken")
+		noError(t, store.Delete(object("a", "1")))
+		_, err := src.Delete(keyOf("a"))
+		noError(t, err)
+		sleepBubble(time.Hour)
+		if want := "[added 1 deleted 1 deleted 1 deleted 1]"; fmt.Sprint(got) != want {
+			t.Errorf("the events: %v, want %s", got, want)
 		}
 	})
 }

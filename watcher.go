@@ -136,6 +136,11 @@ func (e Event[T]) Key() types.NamespacedName {
 // Cluster returns the name of the object's cluster, for an informer of [NewOverClusters], and otherwise "".
 func (e Event[T]) Cluster() string { return e.From.name() }
 
+// onlyKey reports whether e is a delete of an object of which only the key is known.
+func (e Event[T]) onlyKey() bool {
+	return e.Type == EventDeleted && e.FinalStateUnknown && e.Old.GetResourceVersion() == ""
+}
+
 // where returns the key with the name of the cluster, for errors and Health.
 func (e Event[T]) where() string { return e.From.prefix() + e.Key().String() }
 
@@ -336,8 +341,7 @@ func (s selection[T]) Update(ctx context.Context, e Event[T]) error {
 }
 
 func (s selection[T]) Delete(ctx context.Context, e Event[T]) error {
-	onlyKey := e.FinalStateUnknown && e.Old.GetResourceVersion() == ""
-	if !onlyKey && !s.selected(e.Old) {
+	if !e.onlyKey() && !s.selected(e.Old) {
 		return nil
 	}
 	return s.ResourceWatcher.Delete(ctx, e)
@@ -347,7 +351,7 @@ func (s selection[T]) Delete(ctx context.Context, e Event[T]) error {
 // watcher. It returns a delete if s selects tried but not the object of e, because no other event would
 // report that the object has left the selection. Otherwise it returns e.
 func (s selection[T]) after(tried T, e Event[T]) Event[T] {
-	if s.passes(tried) && !s.passes(e.Object()) {
+	if s.passes(tried) && (e.onlyKey() || !s.passes(e.Object())) {
 		return Event[T]{Old: tried, From: e.From, Type: EventDeleted, Origin: e.Origin, FinalStateUnknown: e.FinalStateUnknown, Merged: e.Merged}
 	}
 	return e

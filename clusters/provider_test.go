@@ -316,7 +316,7 @@ func TestEachFollowerHasAConfigurationOfItsOwn(t *testing.T) {
 		u.Impersonate, u.ImpersonateUserExtra = "somebody", map[string][]string{"theirs": {"1"}}
 	}), 0o600))
 	uid := func(context.Context, *rest.Config) (types.UID, error) { return "1", nil }
-	p := must(clusters.New(clusters.Directory{Path: dir}, clusters.Options{UID: uid, Allow: clusters.Allow{Exec: true}}, editor{variables}, editor{variables}))
+	p := must(clusters.New(clusters.Directory{Path: dir}, clusters.Options{UID: uid, Allow: clusters.Allow{Exec: true, Impersonate: true}}, editor{variables}, editor{variables}))
 	informertest.Run(t, p)
 	for n := range 2 {
 		if got := <-variables; got != 1 {

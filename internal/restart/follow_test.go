@@ -341,6 +341,7 @@ func TestTooManyFailuresOfTransformEndTheExactStateUntilAList(t *testing.T) {
 		sleepBubble(time.Hour)
 		equal(t, "version", f.version, "")
 		src.Expire()
+		src.note()
 		sleepBubble(time.Hour)
 		equal(t, "version after a list", f.version, src.ResourceVersion())
 		f.check(src)
