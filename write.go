@@ -365,7 +365,7 @@ func (p places) of(s *scope) *place {
 // place shows which version of one source the store has.
 type place struct {
 	version string
-	exact   bool // the store is what the source was at the version, but for the keys in lacks
+	exact   bool // the store is what the source was at the version, except for the keys in lacks
 	spoiled bool // since the last list began, an object could not be stored
 	// lacks has the keys of objects for which Transform has failed since the last list began, until the object changes
 	// again, or is deleted.

@@ -1,6 +1,7 @@
 package enqueue
 
 import (
+	"k8s.io/apimachinery/pkg/util/resourceversion"
 	"k8s.io/apimachinery/pkg/util/sets"
 
 	"github.com/customcacheinformer/informer/internal/tombstone"
@@ -30,6 +31,12 @@ func (s span) since(earlier span) span {
 		s.after = earlier.after
 	}
 	return s
+}
+
+// notAfter reports whether a is at most as late as b. It returns false for versions that cannot be compared.
+func notAfter(a, b string) bool {
+	order, err := resourceversion.CompareResourceVersion(a, b)
+	return err == nil && order <= 0
 }
 
 // add notes that d waits for keys. With Options.Shards, at is when d happened, and the delete then stands for earlier ones

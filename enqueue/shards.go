@@ -394,12 +394,6 @@ func later(a, b string) string {
 	return a
 }
 
-// notAfter reports whether a is at most as late as b. It returns false for versions that cannot be compared.
-func notAfter(a, b string) bool {
-	order, err := resourceversion.CompareResourceVersion(a, b)
-	return err == nil && order <= 0
-}
-
 // Handled returns which deletes in buckets are handled. It first waits until the controller has received every delete
 // up to the current versions.
 func (s *sharded[K]) Handled(ctx context.Context, buckets sharding.Buckets) map[string]sharding.Range {
