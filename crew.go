@@ -239,17 +239,18 @@ func (c *crew[T]) eventToTell(e *entry[T]) (event Event[T]) {
 	if e.failedNew == none {
 		return e.events[0]
 	}
-	if s, ok := unwrap(c.listener.watcher).(selection[T]); ok {
-		if c.listener.opts.RecoverPanics {
-			defer func() {
-				if recover() != nil { // the call of the watcher panics again, and reports it
-					event = e.events[0]
-				}
-			}()
-		}
-		return s.after(e.failedNew, e.events[0])
+	s, ok := unwrap(c.listener.watcher).(selection[T])
+	if !ok {
+		return e.events[0]
 	}
-	return e.events[0]
+	if c.listener.opts.RecoverPanics {
+		defer func() {
+			if recover() != nil { // the call of the watcher panics again, and reports it
+				event = e.events[0]
+			}
+		}()
+	}
+	return s.after(e.failedNew, e.events[0])
 }
 
 // decideRetry decides whether another attempt follows a, and after what wait, and sets a.gaveUp and

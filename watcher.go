@@ -362,7 +362,8 @@ func (s selection[T]) passes(obj T) bool {
 	return s.selected(obj) && (!nested || inner.passes(obj))
 }
 
-// wrapper is a watcher that passes on some events, unchanged, to the one that Unwrap returns. The watchers of a kinds.Lease are wrappers.
+// wrapper is a watcher that passes on some events, unchanged, to the one that Unwrap returns. The watchers
+// of a kinds.Lease are wrappers.
 type wrapper[T Object] interface {
 	Unwrap() ResourceWatcher[T]
 }

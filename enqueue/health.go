@@ -79,7 +79,8 @@ type Health struct {
 	TookSum time.Duration       `json:"-"`
 	// Deletes is how many deleted objects of a Durable wait for their keys to be reconciled. Until
 	// then the store keeps them as tombstones. With Options.Shards, Deletes also counts deletes of
-	// informers without a Durable, and deletes whose keys other replicas reconcile.
+	// informers without a Durable, and deletes whose keys other replicas reconcile. If several objects
+	// of an informer lead to one key, the last delete then stands for the earlier ones.
 	Deletes int `json:"deletes"`
 	// Dropped is how many keys of deleted objects the controller has dropped, because there were
 	// more than Options.StandbyDeletes.

@@ -3,6 +3,7 @@ package relay_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -136,11 +137,15 @@ type outage struct {
 	client  *http.Client
 }
 
-func newOutage(t *testing.T, c *cluster) *outage {
+func newOutage(t *testing.T, c *cluster, changes ...func(*relay.Resource)) *outage {
 	opts := options(t)
 	opts.Upstream, opts.MaxStaleness, opts.Resources = &rest.Config{Host: c.URL, QPS: -1}, 3*time.Second, nil
 	for _, name := range fourResources {
-		opts.Resources = append(opts.Resources, resourceOf(name))
+		r := resourceOf(name)
+		for _, change := range changes {
+			change(&r)
+		}
+		opts.Resources = append(opts.Resources, r)
 	}
 	certificates, err := rest.TLSConfigFor(&rest.Config{TLSClientConfig: rest.TLSClientConfig{Insecure: true, NextProtos: []string{"h2"}}})
 	if err != nil {
@@ -371,4 +376,25 @@ func TestARelayWhoseResourcesAllFailIsNotReadyAndHasTheReasons(t *testing.T) {
 	if code, body := o.get("/readyz/upstream"); code != http.StatusInternalServerError || !strings.Contains(body, "gizmos") {
 		t.Errorf("/readyz/upstream: %d %s", code, body)
 	}
+}
+
+func TestATransformThatFailsOnceEndsNoResource(t *testing.T) {
+	var fail, failed atomic.Bool
+	o := newOutage(t, newCluster(t), func(r *relay.Resource) {
+		if r.Resource != "widgets" {
+			return
+		}
+		r.Transform = func(obj informer.AnyObject) (informer.AnyObject, error) {
+			if fail.CompareAndSwap(true, false) {
+				failed.Store(true)
+				return nil, errors.New("odd")
+			}
+			return obj, nil
+		}
+	})
+	served := func() bool { code, _ := o.get(pathOf("widgets")); return code == http.StatusOK }
+	o.await("widgets are not served", served)
+	fail.Store(true)
+	o.await("Transform is not called", failed.Load)
+	o.await("widgets are not served any more, although Transform works for the next change", served)
 }

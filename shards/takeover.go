@@ -31,22 +31,8 @@ func (s *Set) take(h *holding, lease *coordinationv1.Lease, transitions int32, d
 	if !s.took(h, lease, err) {
 		return
 	}
-	for reported := false; ; reported = true {
-		err := s.catchUp(h)
-		if err == nil {
-			break
-		}
-		if h.ctx.Err() != nil || errors.Is(err, informer.ErrStopped) {
-			return
-		}
-		if !reported {
-			s.report(fmt.Errorf("catching up with the last holder of bucket %d: %w", h.bucket, err))
-		}
-		select {
-		case <-time.After(retryAfter):
-		case <-h.ctx.Done():
-			return
-		}
+	if !s.awaitCaches(h) {
+		return
 	}
 	known := leases.Versions{}
 	for _, w := range s.workers {
@@ -57,6 +43,25 @@ func (s *Set) take(h *holding, lease *coordinationv1.Lease, transitions int32, d
 	defer s.mu.Unlock()
 	if h.opened(known) {
 		token(s.filling)
+	}
+}
+
+// awaitCaches repeats catchUp until it succeeds: an error may pass, such as that of a namespace that leaves and comes back.
+// It returns false if the replica loses the bucket or the worker stops first.
+func (s *Set) awaitCaches(h *holding) bool {
+	for reported := false; ; reported = true {
+		err := s.catchUp(h)
+		if err == nil || h.ctx.Err() != nil || errors.Is(err, informer.ErrStopped) {
+			return err == nil
+		}
+		if !reported {
+			s.report(fmt.Errorf("catching up with the last holder of bucket %d: %w", h.bucket, err))
+		}
+		select {
+		case <-time.After(retryAfter):
+		case <-h.ctx.Done():
+			return false
+		}
 	}
 }
 
