@@ -196,7 +196,8 @@ func (l Leave) check() error {
 //
 // An error that a call returns goes to Options.ErrorHandler as an [*EventError]. But if the ctx is done
 // and a call returns the error of the ctx, the event counts as not delivered. If WatcherOptions.Retry
-// decides so, a failed event comes again. Otherwise it counts as handled. A panic ends the process, unless
+// decides so, a failed event comes again, and of its errors only the first is reported, and the last if
+// the event is given up. Otherwise it counts as handled. A panic ends the process, unless
 // WatcherOptions.RecoverPanics is set. A call must not end its goroutine, as runtime.Goexit and a test's
 // FailNow do: no goroutine would be left to call the watcher.
 type ResourceWatcher[T Object] interface {

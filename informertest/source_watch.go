@@ -16,8 +16,9 @@ func (s *Source[T]) Watch(options metav1.ListOptions) (watch.Interface, error) {
 }
 
 // WatchWithContext opens a watch. It does not block. The watch ends, and its channel is closed,
-// when it is stopped, when ctx ends, after TimeoutSeconds, and on Faults.Down, Disconnect, Expire
-// or Restore. Make sure that one of these happens, or the goroutine of the watch leaks.
+// when it is stopped, when ctx ends, after TimeoutSeconds, and on Faults.Down, Disconnect or Restore. A
+// watch that gets 410 Expired, such as on Expire, ends once its reader has received that event. Stop each
+// watch or end its ctx, or the goroutine of the watch may leak.
 //
 // The objects of the events have the type T. Only watches that allow bookmarks get bookmarks: one
 // after the initial events if SendInitialEvents is true, and one for each call of Bookmark. A watch

@@ -63,8 +63,9 @@ func Follow[T informer.Object](set *informer.Clusters[T], source Source, leave i
 // Start blocks until ctx is done and the goroutines of the Follower have returned. Then it returns nil. It does not run the
 // informer. A second call returns at once an error that wraps [informer.ErrAlreadyRun].
 //
-// ctx must be the ctx of the provider's Start, or a parent of it. A manager passes the same ctx to both. The end of ctx is the
-// end of the program, not of the clusters: they stay engaged, and no deletes are delivered.
+// ctx must be the ctx of the provider's Start, or a parent of it. The end of ctx is the end of the program, not of the clusters:
+// they stay engaged, and no deletes are delivered. A manager of multicluster-runtime passes the same ctx to both. If the provider
+// is added to a manager as a Runnable that needs no leader election, its ctx ends first, and all clusters leave the informer.
 func (f *Follower[T]) Start(ctx context.Context) error {
 	f.mu.Lock()
 	if f.ctx != nil {

@@ -91,8 +91,9 @@ type Options struct {
 	// 30 s. With -1, the ctx is cancelled at once. Any other value less than 0 is an error.
 	DrainTimeout time.Duration
 
-	// ErrorHandler is called with each failure of the set, such as a refused request or a lost
-	// session. Several goroutines may call it at once. It must not block. Defaults to
+	// ErrorHandler is called with the failures of the set, such as a refused request or a lost
+	// session. Failed lists and watches of the Leases are reported as [informer.Options].ErrorHandler
+	// describes: once, if they keep failing for one reason. So is a wait for replicas of another program. Several goroutines may call it at once. It must not block. Defaults to
 	// Group.ErrorHandler, if the set is a member of a group that has one, and otherwise to logging
 	// the error.
 	ErrorHandler func(ctx context.Context, err error)

@@ -50,8 +50,8 @@ func (s *Store) Resume(ctx context.Context) (bookmark string, err error) {
 	return bookmark, nil
 }
 
-// Apply makes changes in their order, keeps deleted objects as tombstones, maintains the
-// indexes and sets the bookmark, in one transaction. Whenever the process ends, the file has
+// Apply makes changes in their order, keeps deleted objects as tombstones, unless
+// Change.NoTombstone is set, maintains the indexes and sets the bookmark, in one transaction. Whenever the process ends, the file has
 // all of it or nothing. By default it is on the disk when Apply returns. Apply waits for
 // another write that is under way, and then for the disk. If ctx ends before the transaction
 // is committed, Apply returns the error of ctx and has no effect. If Apply returns an error

@@ -22,10 +22,10 @@ func (s *Store) Resume(ctx context.Context) (bookmark string, err error) {
 	return fields[0], nil
 }
 
-// Apply makes changes in their order, keeps deleted objects as tombstones and sets the bookmark, in
-// one step: the server does all of it or nothing. If the bookmarks are versions of the API server,
+// Apply makes changes in their order, keeps deleted objects as tombstones, unless Change.NoTombstone is
+// set, and sets the bookmark, in one step: the server does all of it or nothing. If the bookmarks are versions of the API server,
 // the same step adds the changes to the log, from which a [Source] reads them. If the changes take
-// more than 32 MiB together, Apply returns an error that wraps ErrPermanent, so that an informer
+// more than 32 MiB together, Apply returns an error that wraps informer.ErrPermanent, so that an informer
 // makes them in parts. An Apply whose error wraps informer.ErrPermanent, ErrFenced or ErrLost has
 // had no effect. After other errors, the changes may or may not have been made, and the call may be
 // repeated. When ctx ends, Apply returns within a second.
