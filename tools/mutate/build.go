@@ -248,7 +248,7 @@ func (b *build) run(ctx context.Context, binary string, f *fault, dir, reached s
 	}
 	cmd := exec.CommandContext(ctx, binary, args...)
 	cmd.Dir = dir
-	cmd.Env = append(os.Environ(), "GOWORK=off", "GOFLAGS=", fmt.Sprintf("%s=%d", chooses, number), reports+"="+reached)
+	cmd.Env = append(os.Environ(), "GOWORK=", "GOFLAGS=", fmt.Sprintf("%s=%d", chooses, number), reports+"="+reached)
 	// A server that the tests have started may outlive them, and keep the output open. It is of their process group.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.WaitDelay = 5 * time.Second

@@ -56,6 +56,7 @@ func main() {
 	flag.StringVar(&m.file, "matrix", "", "keep in this `file` which packages notice each fault; leave out the faults that it has already")
 	flag.BoolVar(&m.again, "again", false, "with -matrix, leave no fault out")
 	flag.BoolVar(&m.summary, "summary", false, "with -matrix, run no tests, and print the summary of the file")
+	flag.DurationVar(&m.budget, "budget", 5*time.Second, "with -matrix, how long the tests of a package may run for one fault; those that should notice it always run")
 	modules := flag.String("modules", quickModules, "with -matrix, the `modules` whose packages are tried; a fault's own module always is")
 	flag.Parse()
 	m.modules = strings.Fields(*modules)
@@ -277,11 +278,11 @@ func try(ctx context.Context, b *build, f fault) (o outcome, err error) {
 	return o, nil
 }
 
-// goRun runs the go command in dir, without a workspace.
+// goRun runs the go command in dir. It uses the work space of the library, if there is one, and not that of our caller.
 func goRun(ctx context.Context, dir string, args ...string) (string, error) {
 	cmd := exec.CommandContext(ctx, "go", args...)
 	cmd.Dir = dir
-	cmd.Env = append(os.Environ(), "GOWORK=off", "GOFLAGS=")
+	cmd.Env = append(os.Environ(), "GOWORK=", "GOFLAGS=")
 	out, err := cmd.CombinedOutput()
 	return string(out), err
 }

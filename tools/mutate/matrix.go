@@ -37,6 +37,7 @@ type matrix struct {
 	modules []string // directories, from the root module
 	again   bool
 	summary bool
+	budget  time.Duration
 }
 
 // row is a line of a matrix, without the description.
@@ -49,7 +50,7 @@ type row struct {
 // suite is a package with tests.
 type suite struct {
 	module, name string   // directory of the module, and import path
-	needs        []string // import paths
+	imports      []string // of the package and its tests
 }
 
 // place returns the file of f, and a short hash of its texts.
@@ -134,31 +135,30 @@ func (m matrix) write(all []fault, rows map[string]row) error {
 
 // load returns the packages of modules that have tests.
 func load(ctx context.Context, root string, modules []string) (suites []suite, err error) {
+	const format = `{{if or .TestGoFiles .XTestGoFiles}}{{.ImportPath}} {{join .Imports " "}} {{join .TestImports " "}} {{join .XTestImports " "}}{{end}}`
 	for _, module := range modules {
-		out, err := goRun(ctx, filepath.Join(root, module), "list", "-test", "-f", `{{.ImportPath}}|{{join .Deps "|"}}`, "./...")
+		out, err := goRun(ctx, filepath.Join(root, module), "list", "-f", format, "./...")
 		if err != nil {
 			return nil, fmt.Errorf("go list in %s: %w\n%s", module, err, out)
 		}
 		for line := range strings.Lines(out) {
-			words := strings.Split(strings.TrimSpace(line), "|")
-			for n := range words {
-				words[n], _, _ = strings.Cut(words[n], " ") // the rest names the test for which it is compiled
-			}
-			if name, ok := strings.CutSuffix(words[0], ".test"); ok {
-				suites = append(suites, suite{module: module, name: name, needs: words[1:]})
+			if words := strings.Fields(line); len(words) > 0 {
+				suites = append(suites, suite{module: module, name: words[0], imports: words[1:]})
 			}
 		}
 	}
 	return suites, nil
 }
 
-// couldNotice returns the directories of the packages whose tests are built from the package of f. A file
-// that a package embeds can be in a directory inside it.
+// couldNotice returns the directories of the packages that are tried with f: its own, and those that import it
+// themselves. Through others, nearly all packages import the root package. A file that a package embeds can be
+// in a directory inside it.
 func (m matrix) couldNotice(root string, suites []suite, f fault) (names []string) {
 	for dir := path.Dir(f.File); len(names) == 0; dir = path.Dir(dir) {
 		for _, s := range suites {
 			own := filepath.Join(root, s.module) == f.module(root)
-			if slices.Contains(s.needs, path.Join(base, dir)) && (own || slices.Contains(m.modules, s.module)) {
+			imports := s.name == path.Join(base, dir) || slices.Contains(s.imports, path.Join(base, dir))
+			if imports && (own || slices.Contains(m.modules, s.module)) {
 				names = append(names, short(s.name))
 			}
 		}
@@ -179,7 +179,8 @@ type check struct {
 // A trial fills a matrix.
 type trial struct {
 	*build
-	checks map[string][]check // of the packages, by their directories
+	budget time.Duration
+	checks map[string][]check // of the packages, by their directories, the shortest first
 }
 
 // fill tries the faults todo in a copy of the library, and writes the matrix after each of them.
@@ -199,7 +200,7 @@ func (m matrix) fill(ctx context.Context, w io.Writer, root string, suites []sui
 	if err != nil {
 		return err
 	}
-	t := trial{build: b, checks: map[string][]check{}}
+	t := trial{build: b, budget: m.budget, checks: map[string][]check{}}
 	begun := time.Now()
 	for _, f := range todo {
 		for _, name := range m.couldNotice(library, suites, f) {
@@ -242,7 +243,7 @@ func (t trial) watch(ctx context.Context, dir string) error {
 	names := testName.FindAllString(list, -1)
 	checks := make([]check, len(names))
 	t.checks[dir] = checks
-	return atOnce(len(names), func(n int) error {
+	err = atOnce(len(names), func(n int) error {
 		begun := time.Now()
 		reached, err := t.reached(ctx, binary, dir, names[n])
 		if err != nil {
@@ -251,21 +252,35 @@ func (t trial) watch(ctx context.Context, dir string) error {
 		checks[n] = check{name: names[n], took: time.Since(begun), reached: reached}
 		return err
 	})
+	slices.SortFunc(checks, func(a, b check) int { return cmp.Compare(a.took, b.took) })
+	return err
 }
 
-// try returns the packages that notice f, sorted. It runs only the tests that call the function of f.
+// chosen returns the tests of the package in dir that are run with f, as a regular expression, and the time that
+// they need without a fault. They call the function of f. The shortest come first, until the budget is used up.
+// Those that should notice f are always chosen.
+func (t trial) chosen(f fault, dir string) (names string, took time.Duration) {
+	top, _, _ := strings.Cut(f.Tests, "/") // the rest chooses subtests
+	should := regexp.MustCompile(top)
+	for _, c := range t.checks[dir] {
+		if number := t.switches[f.What]; number != 0 && !c.reached[number] {
+			continue
+		}
+		if names == "" || took+c.took <= t.budget || should.MatchString(c.name) {
+			names += "|" + c.name
+			took += c.took
+		}
+	}
+	return strings.TrimPrefix(names, "|"), took
+}
+
+// try returns the packages that notice f, sorted.
 func (t trial) try(ctx context.Context, f fault, packages []string) (by []string, err error) {
 	noticed := make([]bool, len(packages))
 	runs := make([]func() error, 0, len(packages))
 	for n, name := range packages {
 		dir := filepath.Join(t.dir, name)
-		names, took := "", 30*time.Second
-		for _, c := range t.checks[dir] {
-			if number := t.switches[f.What]; number == 0 || c.reached[number] {
-				names += "|" + c.name
-				took += 5 * c.took
-			}
-		}
+		names, took := t.chosen(f, dir)
 		if names == "" {
 			continue
 		}
@@ -275,7 +290,8 @@ func (t trial) try(ctx context.Context, f fault, packages []string) (by []string
 		}
 		runs = append(runs, func() error {
 			// A test that hangs has noticed the fault.
-			_, err := t.run(ctx, binary, &f, dir, "", "-test.short", "-test.failfast", "-test.timeout="+took.String(), "-test.run=^("+names[1:]+")$")
+			limit := 20*time.Second + 3*took
+			_, err := t.run(ctx, binary, &f, dir, "", "-test.short", "-test.failfast", "-test.timeout="+limit.String(), "-test.run=^("+names+")$")
 			noticed[n] = err != nil
 			return ctx.Err()
 		})

@@ -7,6 +7,7 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 )
 
 // A full run takes hours, so the committed matrix may lack faults.
@@ -34,6 +35,7 @@ func TestTheMatrixShowsWhichPackagesNoticeAFault(t *testing.T) {
 		"m_test.go":                "package m\n\nimport \"testing\"\n\nfunc TestTwo(t *testing.T) {\n\tif two != \"2\" {\n\t\tpanic(two)\n\t}\n}\n",
 		"texts/two.txt":            "2",
 		"helper/helper.go":         "package helper\n\nimport m \"" + base + "\"\n\nvar One = m.One\n",
+		"direct/direct_test.go":    "package direct\n\n" + test,
 		"through/through_test.go":  "package through\n\n" + strings.Replace(test, base, base+"/helper", 1),
 		"other/other.go":           "package other\n\nconst one = 1\n",
 		"other/other_test.go":      "package other\n\nimport \"testing\"\n\nfunc TestAlwaysFails(t *testing.T) { t.Fail() }\n",
@@ -69,13 +71,13 @@ func TestTheMatrixShowsWhichPackagesNoticeAFault(t *testing.T) {
 		printed string // regular expressions
 		kept    string
 	}{
-		{"the root module", root, []fault{one, two, none, four}, 4, "", `4/4 four: .*no package notices: none\n.* 1 +1  nested/in\n.* 0 +0  other\n`, `one \| m.go \| \w{8} \| \d+ \| through\ntwo \| texts/two.txt \| \w{8} \| \d+ \| \.\nnone .*\| -\nfour .*\| nested/in\n$`},
-		{"all are known", both, []fault{one, two, none, four}, 4, "", `^no package`, `one .* \| through\n`},
-		{"another module", again, []fault{one, two, none, four}, 1, "", `\n1/1 one: .* 2 +1  nested/in\n`, `one .* \| nested/in, through\ntwo`},
+		{"the root module", root, []fault{one, two, none, four}, 4, "", `4/4 four: .*no package notices: none\n.* 1 +1  nested/in\n.* 0 +0  other\n`, `one \| m.go \| \w{8} \| \d+ \| direct\ntwo \| texts/two.txt \| \w{8} \| \d+ \| \.\nnone .*\| -\nfour .*\| nested/in\n$`},
+		{"all are known", both, []fault{one, two, none, four}, 4, "", `^no package`, `one .* \| direct\n`},
+		{"another module", again, []fault{one, two, none, four}, 1, "", `\n1/1 one: .* 2 +1  nested/in\n`, `one .* \| direct, nested/in\ntwo`},
 		{"one has moved, without a run", summary, []fault{otherOne, two, none, four}, 4, "", `^moved: one: from m.go \| \w+ to m.go \| \w+\nno package.*4 of 4 faults`, `one`},
-		{"one has moved", root, []fault{otherOne, two, none, four}, 4, "", `1/1 one: `, `one .* \| through\ntwo`},
+		{"one has moved", root, []fault{otherOne, two, none, four}, 4, "", `1/1 one: `, `one .* \| direct\ntwo`},
 		{"a line without a fault", both, []fault{one, none, four}, 3, `line 3 is of a fault that does not exist: "two"`, ``, `\ntwo`},
-		{"no Go", both, []fault{{What: "one", File: "m.go", Old: "return 1", New: "return x"}, two, none, four}, 4, "does not compile", ``, `one .* \| through\ntwo`},
+		{"no Go", both, []fault{{What: "one", File: "m.go", Old: "return 1", New: "return x"}, two, none, four}, 4, "does not compile", ``, `one .* \| direct\ntwo`},
 		{"tests that always fail", both, []fault{otherOne, two, none, four, {What: "other", File: "other/other.go", Old: "one", New: "two"}}, 5, "without any fault: other: TestAlwaysFails", ``, `one`},
 	} {
 		printed := strings.Builder{}
@@ -89,5 +91,35 @@ func TestTheMatrixShowsWhichPackagesNoticeAFault(t *testing.T) {
 				t.Errorf("%s: %v:\n%s\nwant %s", step.what, err, text, want)
 			}
 		}
+	}
+}
+
+func TestTheShortestTestsAreChosen(t *testing.T) {
+	calls := map[int]bool{1: true}
+	tr := trial{
+		build:  &build{switches: map[string]int{"one": 1}},
+		budget: 3 * time.Second,
+		checks: map[string][]check{"dir": {
+			{"TestOfAnother", time.Second, nil},
+			{"TestShort", time.Second, calls},
+			{"TestNext", 2 * time.Second, calls},
+			{"TestOverTheBudget", 3 * time.Second, calls},
+			{"TestModel", time.Minute, calls},
+		}},
+	}
+	for what, want := range map[string]string{
+		"one":             "TestShort|TestNext|TestModel", // a fault that the environment chooses
+		"not in function": "TestOfAnother|TestShort|TestModel",
+	} {
+		if names, took := tr.chosen(fault{What: what, Tests: "TestModel$/ran"}, "dir"); names != want || took < time.Minute {
+			t.Errorf("%s: %s, which take %v, want %s", what, names, took, want)
+		}
+	}
+	tr.budget = 0
+	if names, _ := tr.chosen(fault{What: "one", Tests: "TestNone"}, "dir"); names != "TestShort" {
+		t.Errorf("without a budget: %q, want the shortest test", names)
+	}
+	if names, _ := tr.chosen(fault{What: "one", Tests: "TestNone"}, "elsewhere"); names != "" {
+		t.Errorf("of a package without tests: %q", names)
 	}
 }
