@@ -342,11 +342,13 @@ func (s *sharded[K]) endLocked() {
 	}
 }
 
-func (s *sharded[K]) deleted(ctx context.Context, d deletion, source int, cluster string, obj metav1.Object, keys []K) {
-	at := span{source: s.name(source, cluster, "")}
-	for _, v := range s.controller.inputs[source].cache.Versions() {
+// deleted notes a delete from a source, whose informer is of. It must not look for the source in the controller's inputs: an
+// event may arrive before NewController adds the source there.
+func (s *sharded[K]) deleted(ctx context.Context, d deletion, source int, of cache, cluster string, obj metav1.Object, keys []K) {
+	at := span{source: sourceName("", source, of, cluster, "")}
+	for _, v := range of.Versions() {
 		if v.Cluster == cluster && (v.Namespace == "" || v.Namespace == obj.GetNamespace()) {
-			at.source, at.to = s.name(source, cluster, v.Namespace), v.Changed
+			at.source, at.to = sourceName("", source, of, cluster, v.Namespace), v.Changed
 		}
 	}
 	c := s.controller

@@ -3,7 +3,10 @@ package enqueue
 import (
 	"context"
 	"fmt"
+	"slices"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -83,6 +86,50 @@ func (elsewhere) Bucket(string) int { return 0 }
 
 func (elsewhere) Has(int) bool { return false }
 
+func (elsewhere) ByNamespace() bool { return false }
+
+func (elsewhere) Join(string, sharding.Worker) error { return nil }
+
+// An informer that runs may deliver a delete to a source before NewController has the source's place in the controller.
+func TestADeleteMayComeWhileNewControllerIsUnderWay(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		objects := informertest.NewSource(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns0", Name: "pod"}})
+		pods, err := informer.NewFrom(objects, informer.Options[*corev1.Pod]{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		informertest.Run(t, pods)
+		key := types.NamespacedName{Namespace: "ns0", Name: "pod"}
+		source := For(pods)
+		attach := source.attach
+		source.attach = func(c *Controller[types.NamespacedName], opts informer.WatcherOptions) (input[types.NamespacedName], error) {
+			in, err := attach(c, opts)
+			synctest.Wait()
+			if _, err := objects.Delete(key); err != nil {
+				t.Error(err)
+			}
+			synctest.Wait()
+			return in, err
+		}
+		nothing := func(context.Context, types.NamespacedName) (time.Duration, error) { return 0, nil }
+		set := struct{ sharding.Handle }{sharding.NewHandle(elsewhere{})}
+		c, err := NewController(nothing, Options{Name: "pods", Shards: set}, source)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.remove()
+		if d := c.shard.Deletes(0); !slices.Equal(d, []string{"ns0/pod"}) {
+			t.Errorf("the controller keeps the deletes of %v", d)
+		}
+		c.state.eachDelete(func(_ types.NamespacedName, _ deletion, at span) bool {
+			if at.source != c.shard.name(0, "", "") || at.to == "" {
+				t.Errorf("the delete is of %+v", at)
+			}
+			return false
+		})
+	})
+}
+
 // Children of one owner are deleted again and again, while no call for the owner succeeds.
 func TestManyDeletesOfOneKeyAreKeptAsOne(t *testing.T) {
 	cache := &changing{}
@@ -102,7 +149,7 @@ func TestManyDeletesOfOneKeyAreKeptAsOne(t *testing.T) {
 		if n == 0 {
 			first = last
 		}
-		s.deleted(t.Context(), last, 0, "", child, []types.NamespacedName{owner})
+		s.deleted(t.Context(), last, 0, cache, "", child, []types.NamespacedName{owner})
 	}
 	if waiting := len(c.state.deletes.waiting[owner]); len(s.order) != 1 || waiting != 1 || c.state.keeps(first) || !c.state.keeps(last) {
 		t.Errorf("%d places in the order of keys, %d deletes; the first is kept: %v, the last: %v", len(s.order), waiting, c.state.keeps(first), c.state.keeps(last))

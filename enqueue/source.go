@@ -234,7 +234,7 @@ func (f *feed[T, K]) Delete(ctx context.Context, e informer.Event[T]) error {
 	// The event has no key, because it would make each event larger. So the key of the tombstone is made again.
 	d := deletion{f, tombstone.ID{Key: object.KeyIn(e.Cluster(), e.Key()), UID: e.Old.GetUID()}}
 	if s := f.controller.shard; s != nil {
-		s.deleted(ctx, d, f.number, e.Cluster(), e.Old, keys)
+		s.deleted(ctx, d, f.number, f.informer, e.Cluster(), e.Old, keys)
 		return nil
 	}
 	f.controller.addDeleted(ctx, d, f.keeping, keys)
