@@ -134,7 +134,52 @@ func Claims(handled Handled, known map[int]Versions) (claims []Claim) {
 	for n, buckets := range groups {
 		claims[n].Buckets = formatBuckets(buckets)
 	}
+	for len(claims) > 1 && len(format(claims)) > maxClaims {
+		claims = merged(claims)
+	}
 	return claims
+}
+
+// maxClaims is the number of bytes of claims beyond which claims are merged. Buckets of different times have a claim each, with
+// the ranges of all sources, so that over many clusters the claims would not fit into a Lease. One claim has at most about 100
+// bytes for each source, and is left as it is.
+const maxClaims = 64 << 10
+
+// merged returns half as many claims, each in place of two. A merged claim has what both have.
+func merged(claims []Claim) (fewer []Claim) {
+	for pair := range slices.Chunk(claims, 2) {
+		c := pair[0]
+		if len(pair) > 1 {
+			c = Claim{formatBuckets(c.In().Union(pair[1].In())), c.Handled.and(pair[1].Handled)}
+		}
+		fewer = append(fewer, c)
+	}
+	return fewer
+}
+
+// and returns the parts of the ranges that are in both.
+func (h Handled) and(other Handled) Handled {
+	both := Handled{}
+	for name, ranges := range h {
+		both[name] = map[string]sharding.Range{}
+		for source, r := range ranges {
+			o, ok := other[name][source]
+			if !ok {
+				continue
+			}
+			if !IsAsNew(r.After, o.After) {
+				r.After = o.After
+			}
+			if IsAsNew(r.To, o.To) {
+				r.To = o.To
+			}
+			if IsAsNew(r.After, r.To) {
+				r.To = r.After
+			}
+			both[name][source] = r
+		}
+	}
+	return both
 }
 
 // ReadClaims returns the claims in a Lease, or nil if it has none that can be read or the Lease is a

@@ -1,6 +1,7 @@
 package leases
 
 import (
+	"fmt"
 	"reflect"
 	"testing"
 	"time"
@@ -8,6 +9,8 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/sets"
+
+	"github.com/customcacheinformer/informer/internal/sharding"
 )
 
 // A Lease that was changed by hand must not stop the set.
@@ -78,5 +81,55 @@ func TestBucketsOfTheSameTimeHaveOneClaim(t *testing.T) {
 	SetClaims(lease, nil)
 	if got := ReadClaims(lease); got != nil {
 		t.Errorf("removed claims: %+v", got)
+	}
+}
+
+// Over many clusters, the claims of buckets that were taken at different times would not fit into a Lease.
+func TestManyClaimsAreMerged(t *testing.T) {
+	const sources, buckets = 500, 64
+	ranges, known := map[string]sharding.Range{}, map[int]Versions{}
+	for n := range sources {
+		ranges[fmt.Sprintf("0.ConfigMap/cluster-%04d|", n)] = sharding.Range{After: "1000000", To: "9000000"}
+	}
+	for b := range buckets {
+		versions := map[string]string{}
+		for source := range ranges {
+			versions[source] = fmt.Sprint(2000000 + b)
+		}
+		known[b] = Versions{"w": versions}
+	}
+	delete(known[5]["w"], "0.ConfigMap/cluster-0007|") // this bucket was taken before the cluster came
+	claims := Claims(Handled{"w": ranges}, known)
+	all := sets.New[int]()
+	for _, c := range claims {
+		for b := range c.In() {
+			if all.Has(b) {
+				t.Errorf("bucket %d is in two claims", b)
+			}
+			all.Insert(b)
+			for source, r := range c.Handled["w"] {
+				if since, ok := known[b]["w"][source]; !ok || !IsAsNew(r.After, since) || r.To != "9000000" {
+					t.Fatalf("bucket %d, which knew version %q of %s, claims %+v", b, since, source, r)
+				}
+			}
+		}
+	}
+	if size := len(format(claims)); size > maxClaims || all.Len() != buckets {
+		t.Errorf("the %d claims of %d buckets have %d bytes", len(claims), all.Len(), size)
+	}
+	if n := len(claims[0].Handled["w"]); n < sources-1 {
+		t.Errorf("a claim has %d sources", n)
+	}
+}
+
+// A merged claim must not have more than each of the two has.
+func TestAMergedClaimHasWhatBothHave(t *testing.T) {
+	one := Handled{"w": {"0": {After: "10", To: "20"}, "1": {After: "30", To: "30"}, "2": {After: "1", To: "9"}, "3": {After: "1", To: "2"}}}
+	other := Handled{"w": {"0": {After: "12", To: "19"}, "1": {After: "5", To: "20"}, "2": {After: "1", To: "9"}}}
+	want := Handled{"w": {"0": {After: "12", To: "19"}, "1": {After: "30", To: "30"}, "2": {After: "1", To: "9"}}}
+	for _, got := range []Handled{one.and(other), other.and(one)} {
+		if !reflect.DeepEqual(got, want) {
+			t.Errorf("got %+v, want %+v", got, want)
+		}
 	}
 }
