@@ -28,9 +28,13 @@ func (p Past) Write(lease *coordinationv1.Lease) {
 	annotate(lease, diedAnnotation, flagText(p.Died))
 }
 
-// maxDeletes is the maximum number of bytes of the deletes in a Lease. Kubernetes allows 256 KiB for
-// all annotations.
-const maxDeletes = 200 << 10
+// maxDeletes is the maximum number of bytes of the deletes in a Lease, and maxAnnotations that of all annotations, with
+// their names, when deletes are added. Kubernetes allows 256 KiB for all annotations. The rest is for what the next holder
+// writes.
+const (
+	maxDeletes     = 200 << 10
+	maxAnnotations = 240 << 10
+)
 
 // Deletes are the keys of deletes, by worker.
 type Deletes map[string][]string
@@ -66,9 +70,14 @@ func (d Deletes) Write(lease *coordinationv1.Lease) bool {
 // AddTo adds deletes to the Lease of a bucket, as many as there is room for. It returns the added
 // deletes, or nil if there is no room.
 func (d Deletes) AddTo(lease *coordinationv1.Lease) (added Deletes) {
-	there := ReadDeletes(lease)
+	there, room := ReadDeletes(lease), maxAnnotations-len(deletesAnnotation)
+	for key, value := range lease.Annotations {
+		if key != deletesAnnotation {
+			room -= len(key) + len(value)
+		}
+	}
 	for ; d.Number() > 0; d = d.half() {
-		if text := format(d.union(there)); len(text) <= maxDeletes {
+		if text := format(d.union(there)); len(text) <= min(room, maxDeletes) {
 			annotate(lease, deletesAnnotation, text)
 			return d
 		}

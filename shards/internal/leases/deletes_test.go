@@ -49,3 +49,26 @@ func TestALeaseTakesAsManyDeletesAsItHasRoomFor(t *testing.T) {
 		t.Errorf("%d keys are added for which there is no room", added.Number())
 	}
 }
+
+// The API server refuses a Lease whose annotations together have more than 256 KiB, with every other change in it.
+func TestDeletesLeaveRoomForTheOtherAnnotations(t *testing.T) {
+	lease := &coordinationv1.Lease{}
+	annotate(lease, seenAnnotation, strings.Repeat("v", 150<<10))
+	var keys []string
+	for n := range 4000 {
+		keys = append(keys, fmt.Sprintf("%s/%05d", strings.Repeat("n", 57), n))
+	}
+	added := Deletes{"a": keys}.AddTo(lease)
+	size := 0
+	for key, value := range lease.Annotations {
+		size += len(key) + len(value)
+	}
+	if size > maxAnnotations || added.Number() < 500 {
+		t.Errorf("with %d keys, the annotations have %d bytes", added.Number(), size)
+	}
+	annotate(lease, seenAnnotation, strings.Repeat("v", maxAnnotations))
+	annotate(lease, deletesAnnotation, "")
+	if added := (Deletes{"a": {"default/x"}}).AddTo(lease); added.Number() != 0 {
+		t.Errorf("%d keys are added for which there is no room", added.Number())
+	}
+}
