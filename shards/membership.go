@@ -9,6 +9,7 @@ import (
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/klog/v2"
 
@@ -184,12 +185,23 @@ func (s *Set) hold(ctx context.Context, n *session) {
 	}
 }
 
-// leave deletes the Lease of a session that has no buckets any more.
+// leave deletes the Lease of a session that has no buckets any more. If that is refused, it writes into the Lease that the
+// session has ended. Otherwise the others would leave buckets to it until LeaseDuration is over: a session that had no
+// bucket to release may not have written that it leaves.
 func (s *Set) leave(n *session) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(n.ctx), s.opts.RenewEvery)
 	defer cancel()
-	if err := s.remove(ctx, n.lease); err != nil {
-		s.report(fmt.Errorf("leaving: %w", err))
+	err := s.remove(ctx, n.lease)
+	if err == nil {
+		return
+	}
+	s.report(fmt.Errorf("leaving: %w", err))
+	if !apierrors.IsNotFound(err) {
+		lease := s.mark().On(n.lease, "", n.id)
+		leases.End(lease)
+		if _, err := s.put(ctx, lease); err != nil {
+			s.report(fmt.Errorf("leaving: ending the session: %w", err))
+		}
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	clienttesting "k8s.io/client-go/testing"
 
+	"github.com/customcacheinformer/informer/internal/testkit"
 	"github.com/customcacheinformer/informer/shards"
 )
 
@@ -103,4 +104,32 @@ func TestSessionsThatCannotBeginLeaveNoLease(t *testing.T) {
 			t.Errorf("a reports %v", errs)
 		}
 	})
+}
+
+// A replica without the right to delete Leases must not keep buckets from the others, also if it has none that it releases.
+func TestAReplicaThatMayNotDeleteItsLeaseLeaves(t *testing.T) {
+	for name, buckets := range map[string]int{"with a bucket": 2, "without a bucket": 1} {
+		testkit.InBubble(t, name, func(t *testing.T) {
+			w := newWorld(t, 20)
+			few := func(opts *shards.Options, _ *replica) { opts.Buckets = buckets }
+			a := w.start("a", few)
+			w.settled(10 * time.Second)
+			b := w.start("b", few)
+			w.settled(10 * time.Second)
+			stays, leaves := a, b
+			if b.owned() == 1 && buckets == 1 {
+				stays, leaves = b, a
+			}
+			w.client.PrependReactor("delete", "leases", func(clienttesting.Action) (bool, runtime.Object, error) {
+				return true, nil, errors.New("forbidden")
+			})
+			begun := time.Now()
+			leaves.stop()
+			leaves.reports("leaving: forbidden")
+			w.settled(time.Second)
+			if h := stays.set.Health(); h.Replicas != 1 || h.Owned != buckets {
+				t.Errorf("%v after the stop, there are %d replicas, and the last has %d buckets", time.Since(begun), h.Replicas, h.Owned)
+			}
+		})
+	}
 }
