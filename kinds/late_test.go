@@ -73,6 +73,26 @@ func discoveryIsBehind(t *testing.T, opts kinds.Options[whole]) {
 	})
 }
 
+// Nothing asked for the kind when discovery was behind its new APIService, so that the set has stopped asking discovery.
+func TestAKindIsAskedForAgainWhenItIsAcquired(t *testing.T) {
+	run(t, kinds.Options[whole]{}, func(s *server) { s.hidden["wardle.example.com"] = true }, func(w *world) {
+		w.serve(&resource{group: "wardle.example.com", name: "flunders", kind: "Flunder", versions: []string{"v1"}, namespaced: true})
+		after(10 * time.Minute)
+		w.do(func() { delete(w.hidden, "wardle.example.com") })
+		after(10 * time.Minute)
+		before := w.asked("/apis ")
+		lease := w.acquire(flunder)
+		after(10 * time.Second)
+		w.is("Flunder.wardle.example.com", kinds.Reading, "")
+		w.acquire(flunder)
+		lease.Release()
+		after(10 * time.Minute)
+		if n := w.asked("/apis ") - before; n != 1 {
+			w.t.Errorf("%d discoveries", n)
+		}
+	})
+}
+
 func TestASetWithoutItsInformerIsNotReady(t *testing.T) {
 	run(t, kinds.Options[whole]{}, func(*server) {}, func(w *world) {
 		set := must(kinds.New(clientsOf(w.server), kinds.Options[whole]{}))
