@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 
 	"github.com/customcacheinformer/informer"
@@ -128,7 +129,8 @@ func (l *Lease[T]) AddWatcher(w informer.ResourceWatcher[T], opts informer.Watch
 		return nil, fmt.Errorf("kinds %s: AddWatcher of %s: the watcher is nil", l.set.name, l.of.name)
 	}
 	r, err := l.set.objects.AddWatcher(only[T]{l.of.name, w}, opts)
-	if err == nil {
+	if err == nil { // a removed one would keep its watcher in memory
+		l.watchers = slices.DeleteFunc(l.watchers, func(r *informer.Registration) bool { return channel.Closed(r.Stopped()) })
 		l.watchers = append(l.watchers, r)
 	}
 	return r, err

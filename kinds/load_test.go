@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"reflect"
 	"runtime"
 	"strings"
 	"sync"
@@ -218,5 +219,24 @@ func TestAWatcherOverAllKindsHasTwoGoroutines(t *testing.T) {
 		if got := runtime.NumGoroutine() - before; seen != 20 || got > 2 {
 			w.t.Errorf("a watcher of 20 kinds has %d goroutines, and got %d events", got, seen)
 		}
+	})
+}
+
+// A program may add and remove watchers for as long as it has a lease.
+func TestALeaseForgetsWatchersThatWereRemoved(t *testing.T) {
+	run(t, kinds.Options[whole]{}, func(s *server) { s.define(widgets) }, func(w *world) {
+		lease := w.acquire(widget)
+		var last *informer.Registration
+		for range 100 {
+			last = must(lease.AddWatcher(informer.WatcherFuncs[whole]{}, informer.WatcherOptions{}))
+			last.Remove()
+			<-last.Stopped()
+		}
+		last = must(lease.AddWatcher(informer.WatcherFuncs[whole]{}, informer.WatcherOptions{}))
+		if n := reflect.ValueOf(lease).Elem().FieldByName("watchers").Len(); n != 1 {
+			w.t.Errorf("the lease keeps %d watchers, want the one that was not removed", n)
+		}
+		lease.Release()
+		<-last.Stopped()
 	})
 }
