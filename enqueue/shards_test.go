@@ -2,6 +2,7 @@ package enqueue
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"slices"
 	"testing"
@@ -162,5 +163,65 @@ func TestManyDeletesOfOneKeyAreKeptAsOne(t *testing.T) {
 	}
 	if unknown = s.Forget(bucket, map[string]sharding.Range{name: {After: "11", To: "30000"}}); fmt.Sprint(unknown) != "[ns0/owner]" {
 		t.Errorf("when the other replica began after the first delete, unknown is %v", unknown)
+	}
+}
+
+// odd is a key of some controller.
+type odd struct {
+	Name   string
+	Parts  [2]string
+	Number int
+}
+
+// Replicas exchange the keys of deletes as texts. Functions of a Watches may return keys that no object has.
+func TestKeysAreReadAsTheyWereWritten(t *testing.T) {
+	names := []string{"", "a", "a/b", "/", "a|b", "\x00", "\x0061", "00", "\xff", "a\xffb", "a\xfeb", "\ufffd", `\ufffd`, "é%2F"}
+	var plain []types.NamespacedName
+	var clustered []Key
+	var odds []odd
+	for _, x := range names {
+		for _, y := range names {
+			plain = append(plain, types.NamespacedName{Namespace: x, Name: y})
+			clustered = append(clustered, Key{x, types.NamespacedName{Name: y}}, Key{"", types.NamespacedName{Namespace: x, Name: y}})
+			odds = append(odds, odd{x, [2]string{"", y}, len(odds)})
+		}
+	}
+	areRead(t, plain)
+	areRead(t, slices.Compact(clustered))
+	areRead(t, odds)
+	areRead(t, names)
+	// Those that objects have keep their form: replicas of other versions have the same buckets.
+	for key, want := range map[types.NamespacedName]string{{Namespace: "shop", Name: "web"}: "shop/web", {Name: "node"}: "node", {Namespace: "a", Name: "b:c"}: "a/b:c"} {
+		if got := text(key); got != want {
+			t.Errorf("%v is written as %q", key, got)
+		}
+	}
+	if got := text(Key{"east", types.NamespacedName{Namespace: "shop", Name: "web"}}); got != "east|shop/web" {
+		t.Errorf("a key of a cluster is written as %q", got)
+	}
+	if got := text(odd{"a", [2]string{"b/c", "%"}, 7}); got != `{"Name":"a","Parts":["b/c","%"],"Number":7}` {
+		t.Errorf("a key of fields is written as %q", got)
+	}
+}
+
+func areRead[K comparable](t *testing.T, keys []K) {
+	t.Helper()
+	texts := map[string]K{}
+	for _, key := range keys {
+		written, err := json.Marshal(text(key)) // as in a Lease
+		if err != nil {
+			t.Fatal(err)
+		}
+		var read string
+		if err := json.Unmarshal(written, &read); err != nil {
+			t.Fatal(err)
+		}
+		if got, err := parseKey[K](read); err != nil || got != key {
+			t.Errorf("%#v is read as %#v: %v", key, got, err)
+		}
+		if other, ok := texts[read]; ok && other != key {
+			t.Errorf("%#v and %#v are both written as %q", other, key, read)
+		}
+		texts[read] = key
 	}
 }
