@@ -204,10 +204,12 @@ func (c *Controller[K]) Run(ctx context.Context) error {
 		return fmt.Errorf("enqueue: controller %s: %w", c.opts.Name, informer.ErrAlreadyRun)
 	}
 	defer close(c.stopped)
-	err := c.await(ctx)
+	waiting, stop := c.untilLost(ctx)
+	defer stop()
+	err := c.await(waiting)
 	if err == nil {
 		close(c.synced)
-		err = c.awaitElection(ctx)
+		err = c.awaitElection(waiting)
 	}
 	base, most := c.opts.delays()
 	queue, end := queues.Make(c.opts.Name, func() *planned[K] { return newQueue(c.opts.Name, c.ready, base, most) })
@@ -216,7 +218,7 @@ func (c *Controller[K]) Run(ctx context.Context) error {
 	if err == nil {
 		c.live(queue)
 		var end func()
-		end, err = c.replay(ctx)
+		end, err = c.replay(waiting)
 		defer end()
 	}
 	over(err)
@@ -224,6 +226,8 @@ func (c *Controller[K]) Run(ctx context.Context) error {
 	case err != nil && ctx.Err() != nil:
 		klog.FromContext(ctx).Info("Stopped before the workers have started", "reason", err)
 		return nil
+	case err != nil && waiting.Err() != nil:
+		return c.errLost()
 	case err != nil:
 		return err
 	}
@@ -233,7 +237,7 @@ func (c *Controller[K]) Run(ctx context.Context) error {
 	}
 	w.work(ctx)
 	if ctx.Err() == nil {
-		return fmt.Errorf("enqueue: controller %s: %w", c.opts.Name, informer.ErrLeaseLost)
+		return c.errLost()
 	}
 	return nil
 }
@@ -400,17 +404,6 @@ func (c *Controller[K]) addDeleted(ctx context.Context, d deletion, kept bool, k
 	if first {
 		c.reportDropped(ctx)
 	}
-}
-
-// reportDropped reports that keys of deletes are dropped. ctx is the ctx of a watcher, which leads to a
-// group only if the informer is a member. The ctx of Run leads to one if the controller is a member.
-func (c *Controller[K]) reportDropped(ctx context.Context) {
-	c.mu.Lock()
-	if c.ctx != nil {
-		ctx = c.ctx
-	}
-	c.mu.Unlock()
-	c.opts.ErrorHandler(ctx, fmt.Errorf("controller %s: %w: %d keys are kept", c.opts.Name, ErrStandbyDeletesDropped, c.opts.StandbyDeletes))
 }
 
 // WaitForSync blocks until Run has seen that the informers of the sources and Options.Reads have synced,

@@ -129,6 +129,46 @@ func TestALeaseLostBeforeTheWorkMakesNoCall(t *testing.T) {
 	})
 }
 
+// A program must end soon after the loss, whatever its controller waits for.
+func TestALostLeaseEndsTheWaitsBeforeTheWork(t *testing.T) {
+	const informers, reads, election, keys = "for an informer", "for Options.Reads", "for the election", "for the keys of all objects"
+	for _, waits := range []string{informers, reads, election, keys} {
+		testkit.InBubble(t, waits, func(t *testing.T) {
+			elected, lost := make(chan struct{}), make(chan struct{})
+			opts := enqueue.Options{Elected: elected, Lost: lost}
+			if waits != election {
+				close(elected)
+			}
+			if waits == reads {
+				opts.Reads = []informer.Member{newPods(t, "never run", informertest.NewSource[*corev1.Pod]())}
+			}
+			r := prepare(t, opts, returning(), pod("a"))
+			switch waits {
+			case informers:
+				r.source.SetFaults(informertest.Faults{HoldLists: true, RejectWatchList: true})
+			case keys:
+				r.keys = func(ctx context.Context, _ *corev1.Pod) ([]string, error) {
+					<-ctx.Done()
+					return nil, ctx.Err()
+				}
+			}
+			r.run(t.Context())
+			time.Sleep(time.Minute)
+			close(lost)
+			synctest.Wait()
+			select {
+			case err := <-r.done:
+				if !errors.Is(err, informer.ErrLeaseLost) {
+					t.Errorf("Run returned %v", err)
+				}
+			default:
+				t.Error("Run goes on")
+			}
+			r.expect()
+		})
+	}
+}
+
 // A success after the loss does not count: another replica may have begun meanwhile.
 func TestASuccessWithoutTheLeaseHandlesNoDelete(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -13,6 +13,27 @@ import (
 	"github.com/customcacheinformer/informer/internal/channel"
 )
 
+// untilLost returns a ctx that also ends when Options.Lost is closed. The caller must call stop.
+func (c *Controller[K]) untilLost(ctx context.Context) (waiting context.Context, stop func()) {
+	if c.opts.Lost == nil {
+		return ctx, func() {}
+	}
+	waiting, cancel := context.WithCancel(ctx)
+	var watching sync.WaitGroup
+	watching.Go(func() {
+		select {
+		case <-c.opts.Lost:
+			cancel()
+		case <-waiting.Done():
+		}
+	})
+	return waiting, func() { cancel(); watching.Wait() }
+}
+
+func (c *Controller[K]) errLost() error {
+	return fmt.Errorf("enqueue: controller %s: %w", c.opts.Name, informer.ErrLeaseLost)
+}
+
 func (c *Controller[K]) awaitElection(ctx context.Context) error {
 	if c.opts.Elected == nil {
 		return nil
@@ -23,7 +44,7 @@ func (c *Controller[K]) awaitElection(ctx context.Context) error {
 	case <-ctx.Done():
 	}
 	if channel.Closed(c.opts.Lost) { // also a controller that was elected before must make no call
-		return fmt.Errorf("enqueue: controller %s: %w", c.opts.Name, informer.ErrLeaseLost)
+		return c.errLost()
 	}
 	return ctx.Err()
 }
@@ -78,6 +99,17 @@ func (c *Controller[K]) dropLocked() (first bool) {
 		})
 	}
 	return first
+}
+
+// reportDropped reports that keys of deletes are dropped. ctx is the ctx of a watcher, which leads to a
+// group only if the informer is a member. The ctx of Run leads to one if the controller is a member.
+func (c *Controller[K]) reportDropped(ctx context.Context) {
+	c.mu.Lock()
+	if c.ctx != nil {
+		ctx = c.ctx
+	}
+	c.mu.Unlock()
+	c.opts.ErrorHandler(ctx, fmt.Errorf("controller %s: %w: %d keys are kept", c.opts.Name, ErrStandbyDeletesDropped, c.opts.StandbyDeletes))
 }
 
 // replay queues the keys of all objects after an election. It returns when every object was delivered
