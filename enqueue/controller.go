@@ -141,6 +141,7 @@ func (c *Controller[K]) attach(sources []Source[K]) error {
 	if err := c.opts.check(c.set != nil); err != nil {
 		return err
 	}
+	c.opts.Reads = slices.Clone(c.opts.Reads) // the caller may change its slice
 	for i, r := range c.opts.Reads {
 		if object.IsNil(r) {
 			return fmt.Errorf("Options.Reads[%d] is nil", i)

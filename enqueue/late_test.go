@@ -124,3 +124,16 @@ func TestHealthNamesTheMembersForWhichAControllerWaits(t *testing.T) {
 		waitsFor(t, c, not+"controller first: informer has stopped", "informer pods", "Options.Reads[1] (first)")
 	})
 }
+
+// The slice is the program's, which may use it for something else.
+func TestReadsMayBeChangedAfterNewController(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		pods, services := newPods(t, "pods", informertest.NewSource[*corev1.Pod]()), newPods(t, "services", informertest.NewSource[*corev1.Pod]())
+		reads := []informer.Member{services}
+		c := newController(t, nothing, enqueue.Options{Name: "website", Reads: reads}, enqueue.For(pods))
+		reads[0] = nil
+		runGroup(t, &informer.Group{}, pods, c)
+		synctest.Wait()
+		waitsFor(t, c, "controller website: has not synced: informer services has not started: add it to the group, or call its Run", "Run of informer services")
+	})
+}
