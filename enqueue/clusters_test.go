@@ -2,6 +2,7 @@ package enqueue_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -369,5 +370,40 @@ func TestADrainTakesAKeyThatWasQueuedDuringItsCall(t *testing.T) {
 		if calls != 2 {
 			t.Errorf("%d calls, want 2", calls)
 		}
+	})
+}
+
+// The keys of the cluster's objects could not be found, and the informer drops the attempts that were to come.
+func TestAReplayEndsAfterItsClusterHasLeftSilently(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFleet(t, "east", "west")
+		f.apply("east", 3)
+		f.apply("west", 1)
+		elected := make(chan struct{})
+		close(elected)
+		source := enqueue.WatchesIn(f.pods.CustomCacheInformer, func(_ context.Context, cluster string, pod *corev1.Pod) ([]enqueue.Key, error) {
+			if cluster == "east" {
+				return nil, errors.New("no luck")
+			}
+			return []enqueue.Key{{Cluster: cluster, NamespacedName: key{Namespace: pod.Namespace, Name: pod.Name}}}, nil
+		})
+		f.run(f.note, enqueue.Options{Elected: elected}, source)
+		watchers := func(want int) {
+			t.Helper()
+			if all := f.pods.Health().Watchers; len(all) != want {
+				t.Errorf("the informer has %d watchers, want %d", len(all), want)
+			}
+		}
+		f.called("west|ns/p0")
+		watchers(2)
+		f.apply("west", 2)
+		f.called("west|ns/p1")
+		watchers(2)
+		_, err := f.pods.Disengage("east", informer.LeaveSilently)
+		testkit.Must(t, err)
+		time.Sleep(time.Minute)
+		f.apply("west", 3)
+		f.called("west|ns/p2")
+		watchers(1)
 	})
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"time"
 
 	"k8s.io/apimachinery/pkg/util/sets"
 
@@ -181,6 +182,7 @@ type replayer[T informer.Object, K comparable] struct {
 	mu   sync.Mutex    // protects the rest
 	done bool          // told is closed
 	open sets.Set[Key] // the objects that were delivered and whose keys are not queued
+	look time.Time     // forgetLeft looks again after this time
 }
 
 // tell queues the keys of an object that comes for the first time, or for which earlier attempts have
@@ -188,6 +190,7 @@ type replayer[T informer.Object, K comparable] struct {
 func (r *replayer[T, K]) tell(ctx context.Context, e informer.Event[T]) error {
 	key := Key{e.Cluster(), e.Key()}
 	if !r.begin(key) {
+		r.forgetLeft()
 		return nil
 	}
 	var err error
@@ -218,6 +221,33 @@ func (r *replayer[T, K]) begin(key Key) bool {
 	}
 	r.open.Insert(key)
 	return true
+}
+
+// forgetLeft forgets the objects that have left silently, at most once a second. The informer makes no other attempt for them,
+// and they would keep the watcher. If such an object comes back, the feed gets it.
+func (r *replayer[T, K]) forgetLeft() {
+	r.mu.Lock()
+	if time.Now().Before(r.look) {
+		r.mu.Unlock()
+		return
+	}
+	r.look = time.Now().Add(time.Second)
+	left := r.open.UnsortedList()
+	r.mu.Unlock()
+	left = slices.DeleteFunc(left, r.feed.reads) // may read from the store
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.open.Delete(left...)
+	r.checkLocked()
+}
+
+// reads reports whether the informer may have the object.
+func (f *feed[T, K]) reads(key Key) bool {
+	if key.Cluster == "" {
+		_, exists, err := f.informer.Get(key.NamespacedName)
+		return exists || err != nil
+	}
+	return slices.ContainsFunc(f.informer.Versions(), func(v informer.SourceVersions) bool { return v.Cluster == key.Cluster })
 }
 
 func (r *replayer[T, K]) synced(context.Context) {
