@@ -102,10 +102,7 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	if r.Method == http.MethodPost {
 		name := r.PostFormValue("member")
-		h.mu.Lock()
-		is := h.health()[name]
-		h.mu.Unlock()
-		act(w, r, name, is)
+		act(w, r, name, h.member(name))
 		return
 	}
 	shown := h.look()
@@ -125,6 +122,14 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	_, _ = w.Write(body.Bytes())
+}
+
+// member returns the health of one member, or nil. The function of the user may panic, and net/http then continues with other
+// requests.
+func (h *handler) member(name string) informer.MemberHealth {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.health()[name]
 }
 
 // rebound reports whether r may come from a script of a site whose name points here. A browser sends the name

@@ -9,6 +9,7 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -129,5 +130,42 @@ func TestAMemberWithoutAButtonIsNotCalled(t *testing.T) {
 	h.ServeHTTP(answer, r)
 	if did || answer.Code != http.StatusNotFound {
 		t.Errorf("%d, pressed: %v", answer.Code, did)
+	}
+}
+
+// net/http recovers a panic of the health function, and serves other requests.
+func TestAPanicOfTheHealthFunctionDoesNotBlockLaterRequests(t *testing.T) {
+	panics := true
+	h := debug.Handler(func() map[string]informer.MemberHealth {
+		if panics {
+			panic("no health")
+		}
+		return nil
+	})
+	press := func() *httptest.ResponseRecorder {
+		r := httptest.NewRequest(http.MethodPost, "http://localhost/debug", strings.NewReader("member=a"))
+		r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+		answer := httptest.NewRecorder()
+		h.ServeHTTP(answer, r)
+		return answer
+	}
+	func() {
+		defer func() {
+			if recover() == nil {
+				t.Error("the panic is not passed on")
+			}
+		}()
+		press()
+	}()
+	panics = false
+	answered := make(chan int, 1)
+	go func() { answered <- press().Code }()
+	select {
+	case code := <-answered:
+		if code != http.StatusNotFound {
+			t.Errorf("a later POST gets %d", code)
+		}
+	case <-time.After(10 * time.Second):
+		t.Error("a later POST is not answered")
 	}
 }
