@@ -19,6 +19,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes/fake"
+	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/rest"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	"k8s.io/klog/v2"
@@ -366,6 +367,7 @@ func TestNewChecksItsArguments(t *testing.T) {
 		"no path":             errorOf(clusters.New(clusters.Directory{}, none, f)),
 		"a negative pause":    errorOf(clusters.New(clusters.Directory{Path: "x", Interval: -1}, none, f)),
 		"no client":           errorOf(clusters.New(clusters.Secrets{Namespace: "x", Selector: "x"}, none, f)),
+		"a nil client":        errorOf(clusters.New(clusters.Secrets{Client: (*corev1client.CoreV1Client)(nil), Namespace: "x", Selector: "x"}, none, f)),
 		"no namespace":        errorOf(clusters.New(clusters.Secrets{Client: client, Selector: "x"}, none, f)),
 		"no selector":         errorOf(clusters.New(clusters.Secrets{Client: client, Namespace: "x"}, none, f)),
 		"a selector of space": errorOf(clusters.New(clusters.Secrets{Client: client, Namespace: "x", Selector: " "}, none, f)),

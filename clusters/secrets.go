@@ -13,6 +13,7 @@ import (
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 
 	"github.com/customcacheinformer/informer"
+	"github.com/customcacheinformer/informer/internal/object"
 )
 
 // Secrets is a [Source] that reads kubeconfigs from the Secrets of one namespace. The name of a cluster is the
@@ -41,7 +42,7 @@ func (f secretsFeed) trouble() error          { return f.Health().SourceError }
 func (s Secrets) open(name string, set *set, report func(context.Context, error)) (feed, error) {
 	selector, err := labels.Parse(s.Selector)
 	switch {
-	case s.Client == nil || s.Namespace == "":
+	case object.IsNil(s.Client) || s.Namespace == "":
 		return nil, errors.New("Secrets: Client or Namespace is not set")
 	case err != nil:
 		return nil, fmt.Errorf("Secrets.Selector: %w", err)
