@@ -2,6 +2,7 @@ package shards
 
 import (
 	"fmt"
+	"math"
 	"time"
 
 	"github.com/customcacheinformer/informer/shards/internal/leases"
@@ -131,6 +132,12 @@ func (s *Set) wantLocked(n *session, b int, now time.Time) {
 		s.endSessionLocked(holder, now)
 		return
 	case seen.lease == nil && holder == nil && s.view.claimed(b, now):
+		return
+	}
+	if seen.token == math.MaxInt32 { // another one would be negative, and the API server refuses that
+		s.later(fmt.Errorf("bucket %d has the last fencing token that there is, %d: stop all replicas and delete the Lease %s",
+			b, seen.token, leases.BucketName(s.opts.Name, b)))
+		seen.retry = now.Add(s.opts.RenewEvery)
 		return
 	}
 	h := n.add(b, now)

@@ -5,13 +5,16 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 
 	"github.com/customcacheinformer/informer"
 	"github.com/customcacheinformer/informer/informertest"
@@ -154,5 +157,36 @@ func TestLeasesOfARestoredServerAreBelieved(t *testing.T) {
 		c.stop()
 		w.settled(time.Minute)
 		w.balanced(d)
+	})
+}
+
+// The token in a Lease may have been changed by hand.
+func TestATokenDoesNotBecomeNegative(t *testing.T) {
+	inWorld(t, 100, func(t *testing.T, w *world) {
+		a := w.start("a")
+		w.settled(time.Second)
+		a.stop()
+		w.edit("bucket-3", func(l *coordinationv1.Lease) { l.Spec.LeaseTransitions = ptr.To[int32](math.MaxInt32) })
+		b := w.start("b")
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		errs := b.took()
+		if n := len(errs); n == 0 || n > 15 || !strings.Contains(errs[0].Error(), "bucket 3 has the last fencing token that there is, 2147483647: stop all replicas and delete the Lease test-bucket-3") {
+			t.Errorf("%d errors: %v", n, errs)
+		}
+		for _, lease := range w.leases.Objects() {
+			if n := lease.Spec.LeaseTransitions; n != nil && *n < 0 {
+				t.Errorf("%s has the token %d", lease.Name, *n)
+			}
+		}
+		if b.owned() != 15 {
+			t.Errorf("b has %d buckets", b.owned())
+		}
+		b.stop()
+		w.deleteLeases("bucket-3")
+		c := w.start("c")
+		w.settled(10 * time.Second)
+		w.balanced(c)
+		w.quiet(c)
 	})
 }
