@@ -61,6 +61,26 @@ func TestASetIsReadyFromTheTimeWhenItHasJoined(t *testing.T) {
 	})
 }
 
+// The controller reports why it has stopped, and nothing else shows that the set waits for it.
+func TestHealthShowsThatAControllerStoppedBeforeTheSetJoined(t *testing.T) {
+	inWorld(t, 1, func(t *testing.T, w *world) {
+		r := w.start("a", func(_ *shards.Options, r *replica) { r.link.cut() })
+		time.Sleep(time.Minute)
+		testkit.Must(t, r.group.Remove(r.worker))
+		r.link.heal()
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		if err := r.set.Health().Ready(); !errors.Is(err, informer.ErrStopped) || !strings.Contains(err.Error(), "set test: has not joined: controller objects: ") {
+			t.Errorf("Ready returned %v", err)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if err := r.set.WaitForSync(ctx); err == nil || !strings.Contains(err.Error(), "controller objects: ") {
+			t.Errorf("WaitForSync returned %v", err)
+		}
+	})
+}
+
 // running runs a group until stop is called, or until the end of the test.
 func running(t *testing.T, g *informer.Group) (stop func()) {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))

@@ -1,6 +1,7 @@
 package shards
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -41,21 +42,25 @@ func (s *Set) Run(ctx context.Context) error {
 	defer all.Wait()
 	defer end()
 	all.Go(func() { _ = s.watched.Run(watching) })
-	working, leave := context.WithCancel(ctx)
-	defer leave()
+	working, leave := context.WithCancelCause(ctx)
+	defer leave(nil)
 	for _, w := range s.workers {
 		all.Go(func() {
 			select {
 			case <-w.Stopped():
-				leave()
+				leave(fmt.Errorf("controller %s: %w", w.name, informer.ErrStopped))
 			case <-watching.Done():
 			}
 		})
 	}
 	// A worker that has stopped reports why itself, and so does one whose informer has stopped. A group
 	// stops these before its sets.
-	if err := s.participate(working); err != nil && working.Err() == nil && !errors.Is(err, informer.ErrStopped) {
+	err := s.participate(working)
+	switch {
+	case err != nil && working.Err() == nil && !errors.Is(err, informer.ErrStopped):
 		return err
+	case ctx.Err() == nil && !channel.Closed(s.synced): // Health shows why the replica will not join
+		s.refuse(cmp.Or(context.Cause(working), err))
 	}
 	<-ctx.Done()
 	return nil

@@ -114,5 +114,7 @@ func (s *Set) WaitForSync(ctx context.Context) error {
 	case <-ctx.Done():
 		err = ctx.Err()
 	}
-	return &informer.SyncError{Informer: s.opts.Name, Late: []string{"the session"}, Err: err}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return &informer.SyncError{Informer: s.opts.Name, Late: []string{"the session"}, Reason: s.refused, Err: err}
 }

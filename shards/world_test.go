@@ -135,6 +135,7 @@ type replica struct {
 	link   *link
 	set    *shards.Set
 	group  *informer.Group
+	worker informer.Member // the controller
 	cache  *informer.CustomCacheInformer[*corev1.ConfigMap]
 	server *selecting            // between the replica and its ConfigMaps, or nil
 	extra  bool                  // the set has another Source, which no controller reads
@@ -191,6 +192,7 @@ func (w *world) start(name string, change ...func(*shards.Options, *replica)) *r
 	}
 	c, err := enqueue.NewController(reconcile, enqueue.Options{Name: cmp.Or(r.named, "objects"), Workers: 4, CallTimeout: time.Hour, Shards: r.set}, enqueue.For(r.cache))
 	testkit.Must(w.t, err)
+	r.worker = c
 	r.group = &informer.Group{ErrorHandler: func(_ context.Context, err error) {
 		r.mu.Lock()
 		defer r.mu.Unlock()
