@@ -53,7 +53,7 @@ type ClusterSource struct {
 	// namespace kube-system. If UID is "", [Clusters.Replace] always delivers deletes and then lists, and each start over Options.Durable lists.
 	UID types.UID
 	// TweakListOptions changes the options of each list and each watch of this cluster. It is called after Options.TweakListOptions
-	// and must not block. Defaults to none.
+	// and must not block. Several goroutines may call it at once. Defaults to none.
 	TweakListOptions func(*metav1.ListOptions)
 }
 

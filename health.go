@@ -151,7 +151,7 @@ type DecodingHealth struct {
 	// Objects is the number of objects that were decoded as they arrived.
 	Objects int `json:"objects"`
 	// Left is the number of answers that were left to client-go, and LeftBecause the reason for the
-	// last one.
+	// last one. With several sources, it is the reason of one of them.
 	Left        int    `json:"left,omitempty"`
 	LeftBecause string `json:"leftBecause,omitempty"`
 }

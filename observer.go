@@ -28,8 +28,9 @@ type Observer struct {
 	// Handled is called after each call of a watcher, except if the call returned the error of its ctx
 	// after that ctx had ended. Such an event counts as not delivered.
 	Handled func(HandledInfo)
-	// Merged is called when waiting events of a watcher were merged or dropped. BacklogInfo.Events is the
-	// number of events that are not delivered because of that. WatcherStats.Merged counts the same events.
+	// Merged is called when waiting events of a watcher were merged, or dropped for a reason that
+	// WatcherStats.Merged names, which a Remove or a stop is not. BacklogInfo.Events is the number of
+	// events that are not delivered because of that. WatcherStats.Merged counts the same events.
 	Merged func(BacklogInfo)
 	// Lagging is called when more than WatcherOptions.MaxBacklog events have waited for a watcher and
 	// were merged, and again when the watcher has caught up. BacklogInfo.Events is the number of events
@@ -40,8 +41,9 @@ type Observer struct {
 	Undelivered func(BacklogInfo)
 }
 
-// ListInfo describes a LIST request that ended. After a failure, or at a start over a Durable, the informer
-// may also list one object (limit=1) to learn the version of the server. ListInfo describes these requests too.
+// ListInfo describes a LIST request that ended. After a failure, at a start over a Durable, or after a watch
+// that took a second or more to open, the informer may also list one object (limit=1) to learn the version of
+// the server. ListInfo describes these requests too.
 type ListInfo struct {
 	Informer  string        // Options.Name
 	Namespace string        // as in WatchError

@@ -407,9 +407,9 @@ func (s *Snapshot[T]) In(cluster string) *Snapshot[T] {
 
 // Version returns the resourceVersion at which the source was exactly in this state, or "" if there is none. With
 // QueueDeltaFIFO, the default of Options.Queue, it is always "", because that queue changes the order of events. With
-// QueueRealFIFO, it is "" until the first list is complete, and during a later list. After an error of Transform it is "" until
-// the object changes again, and after a change that the store refuses until the next list. It is also "" for a source without
-// versions, and for several namespaces or clusters: see Versions. Your own writes to the store do not change it.
+// QueueRealFIFO, it is "" until the first list is complete, and during a later list. If an object cannot be decoded or used, or
+// Transform fails for it, it is "" until the object is usable again or deleted, or the next list. It is also "" for a source
+// without versions, and for several namespaces or clusters: see Versions. Your own writes to the store do not change it.
 func (s *Snapshot[T]) Version() string { return s.at.version() }
 
 // Versions returns one version for each source, as [Snapshot.Version] does for a single source, in the order of

@@ -36,12 +36,13 @@ import (
 // With ?format=json, or for a client that prefers application/json to text/html, the answer is JSON: an object
 // with "time", "informers", "controllers" and "sets", and with "members" if there are other members. Each entry
 // has "name", "state", "attention" (true if a person should look at it) and "health" (the JSON of its Health).
-// All except informers also have "error" if there is one (why the member is not ready). In addition:
+// All except informers also have "error" if there is one: why a controller cannot sync, why a set cannot read its Leases
+// or may not join, or why another member is not ready or not live. In addition:
 //
 //   - An informer has "store" and "watchers". A watcher has "name", "state", "attention" and "stats" (as
 //     [informer.WatcherStats] encodes them). It also has "calls" (the keys that it is being called for),
-//     "retries" (the keys that wait for another attempt), "eventsPerSecond", and "backlog" (how many events
-//     waited during the last minute).
+//     "retries" (the keys that wait for another attempt), "eventsPerSecond", and "backlog" (the
+//     events that waited during the last minute: each point has "secondsAgo" and "pending").
 //   - A controller has "calls" (the calls under way: each has "key", "seconds" and "attention") and "failures"
 //     (the failing keys: each has "key", "seconds" since it first failed, "failures" in a row, "gaveUp", the
 //     time "nextTry", the last "error" and "attention"), at most ten of each.
@@ -57,8 +58,8 @@ import (
 // only to localhost or over https, for which the site has no certificate. If the clients of a proxy in the same
 // Pod are not browsers or do not use https, the proxy must set Host to localhost.
 //
-// A request calls health, and blocks only if health does; [informer.Group.Health] does not block. Nothing runs
-// between requests. Rates and charts come from the requests of the last minute. A rate needs two requests. To tell
+// A request calls health, and blocks only if health does, or a POST if the Act of a member does; [informer.Group.Health]
+// does not block. Nothing runs between requests. Rates and charts come from the requests of the last minute. A rate needs two requests. To tell
 // whether a watcher without Workers or Retry is blocked or only behind, the handler needs requests that are at
 // least 10 s apart.
 //

@@ -26,8 +26,8 @@ type Health struct {
 	// Late names what the controller waits for, in words such as "informer pods". It is nil before
 	// Run and when the controller has synced.
 	Late []string `json:"late,omitempty"`
-	// Reason is why an informer that the controller reads cannot sync, for example because it does
-	// not run. It is nil if no reason is known.
+	// Reason is why one of Late cannot sync, for example because an informer does not run. It is
+	// nil if no reason is known.
 	Reason error `json:"-"`
 	// Standby is true if Options.Elected is set and the workers have not started yet.
 	Standby bool `json:"standby"`

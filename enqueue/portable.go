@@ -2,12 +2,10 @@ package enqueue
 
 import (
 	"encoding"
-	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"reflect"
 	"strings"
-	"unicode/utf8"
 
 	"k8s.io/apimachinery/pkg/types"
 
@@ -38,16 +36,15 @@ func portable(t reflect.Type) bool {
 	return false
 }
 
-// text returns a key in the form in which replicas exchange it: "namespace/name", "cluster|namespace/name", or JSON. No two
-// keys have the same text.
+// text returns a key in the form in which replicas exchange it: "namespace/name",
+// "cluster|namespace/name", or JSON.
 func text[K comparable](key K) string {
 	switch key := any(key).(type) {
 	case types.NamespacedName:
 		return nameText(key)
 	case Key:
-		return armored(key.Cluster, object.ClusterMark) + object.ClusterMark + nameText(key.NamespacedName)
+		return key.Cluster + object.ClusterMark + nameText(key.NamespacedName)
 	}
-	eachString(reflect.ValueOf(&key).Elem(), func(s string) string { return armored(s, "") })
 	encoded, err := json.Marshal(key)
 	if err != nil {
 		panic(fmt.Sprintf("enqueue: a key of type %T, which is portable, cannot be written: %v", key, err))
@@ -55,13 +52,12 @@ func text[K comparable](key K) string {
 	return string(encoded)
 }
 
+// nameText returns "namespace/name", or only the name if there is no namespace. A name that contains the mark, as a key of no
+// object may, still gets it in front.
 func nameText(name types.NamespacedName) string {
-	mark := "/" // would end a namespace
-	name.Namespace = armored(name.Namespace, mark)
-	if name.Namespace != "" {
-		mark = ""
+	if strings.Contains(name.Name, "/") {
+		return name.Namespace + "/" + name.Name
 	}
-	name.Name = armored(name.Name, mark)
 	return object.KeyOf(name)
 }
 
@@ -77,49 +73,10 @@ func parseKey[K comparable](text string) (key K, err error) {
 			namespace, rest = "", text
 		}
 		name.Namespace, name.Name = namespace, rest
-	} else {
-		err = json.Unmarshal([]byte(text), &key)
+		return key, nil
 	}
-	eachString(reflect.ValueOf(&key).Elem(), bare)
+	err = json.Unmarshal([]byte(text), &key)
 	return key, err
-}
-
-// armor begins a part of a key that is written as hexadecimal digits.
-const armor = "\x00"
-
-// armored returns a part of a key in the form in which it can be written. It is another form only for parts that no object
-// has: those that contain a mark or a NUL, and those that are not UTF-8, which JSON would change.
-func armored(part, mark string) string {
-	if utf8.ValidString(part) && !strings.Contains(part, armor) && (mark == "" || !strings.Contains(part, mark)) {
-		return part
-	}
-	return armor + hex.EncodeToString([]byte(part))
-}
-
-// bare returns the part of which armored has made the text.
-func bare(text string) string {
-	if digits, ok := strings.CutPrefix(text, armor); ok {
-		if part, err := hex.DecodeString(digits); err == nil {
-			return string(part)
-		}
-	}
-	return text
-}
-
-// eachString replaces each string in a portable value by what f returns.
-func eachString(v reflect.Value, f func(string) string) {
-	switch v.Kind() {
-	case reflect.String:
-		v.SetString(f(v.String()))
-	case reflect.Array:
-		for i := range v.Len() {
-			eachString(v.Index(i), f)
-		}
-	case reflect.Struct:
-		for _, field := range v.Fields() {
-			eachString(field, f)
-		}
-	}
 }
 
 // shape describes the structure of a type, without its name.

@@ -175,14 +175,14 @@ type odd struct {
 
 // Replicas exchange the keys of deletes as texts. Functions of a Watches may return keys that no object has.
 func TestKeysAreReadAsTheyWereWritten(t *testing.T) {
-	names := []string{"", "a", "a/b", "/", "a|b", "\x00", "\x0061", "00", "\xff", "a\xffb", "a\xfeb", "\ufffd", `\ufffd`, "é%2F"}
+	names := []string{"", "a", "a/b", "/", "a|b", "\x00", "\ufffd", `\ufffd`, "é%2F"}
 	var plain []types.NamespacedName
 	var clustered []Key
 	var odds []odd
-	for _, x := range names {
+	for _, x := range []string{"", "a", "é", "\ufffd"} { // namespaces and clusters, which contain no mark
 		for _, y := range names {
 			plain = append(plain, types.NamespacedName{Namespace: x, Name: y})
-			clustered = append(clustered, Key{x, types.NamespacedName{Name: y}}, Key{"", types.NamespacedName{Namespace: x, Name: y}})
+			clustered = append(clustered, Key{x, types.NamespacedName{Namespace: x, Name: y}}, Key{"", types.NamespacedName{Namespace: x, Name: y}})
 			odds = append(odds, odd{x, [2]string{"", y}, len(odds)})
 		}
 	}

@@ -25,10 +25,11 @@ type StoreFaults struct {
 // Fail sets a function that decides, from now on, which operations fail. If fail returns an error,
 // the operation returns that error and has no effect. fail is called once for each operation that
 // can return an error, after the operation has waited for Hang and Delay. op is the name of the
-// operation, see [Store] and [Durable]. key is empty if the operation is not about one object.
-// Several goroutines may call fail at once. It may block, and may call the store, but must not
-// write the object that the operation writes. If fail is nil, the default, no operation fails.
-// Fail does not block.
+// operation, and key the key of its object. [Store] and [Durable] list the names. If the operation
+// is not about one object, key is empty, except for "scan" and "apply" of a [Durable]. Several
+// goroutines may call fail at once. It may block, and may call the store, but must not write the
+// object that the operation writes. If fail is nil, the default, no operation fails. Fail does not
+// block.
 func (f *StoreFaults) Fail(fail func(op, key string) error) { set(&f.mu, &f.fail, fail) }
 
 // FailAfter is like Fail, but an operation calls fail after it has taken effect, and the effect

@@ -33,7 +33,7 @@ func (k Kind) GroupKind() schema.GroupKind { return schema.GroupKind{Group: k.Gr
 
 // String returns the name that the kind has in events, keys, errors and Health, such as "Deployment.apps", or
 // "Pod@v1:default?app=web" with a version, a namespace and a selector. It contains no spaces: each space of the selector
-// becomes a "+".
+// becomes a "+". Events, keys, errors and Health have the selector in its canonical form, as [Lease.Kind] returns it.
 func (k Kind) String() string {
 	name := k.GroupKind().String()
 	for _, part := range []struct{ mark, text string }{

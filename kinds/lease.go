@@ -15,8 +15,9 @@ import (
 // Lease keeps a kind in use, from [Set.Acquire] until Release. Its methods may be called from any goroutine.
 //
 // It is also an [informer.Reader] of the objects of the kind, see [informer.Clusters.In]. Until the set reads the kind, Get, List and
-// ByIndex return an error that wraps [informer.ErrNotEngaged], and All yields nothing. The same is true once the kind is gone, or nothing
-// uses it any more. If a kind is [Parked] after it was read, its objects can still be read.
+// ByIndex return an error that wraps [informer.ErrNotEngaged], and All yields nothing, unless a Durable already has objects of the kind:
+// then they read these. The same is true once the kind is gone, or nothing uses it any more. If a kind is [Parked] after it was read, its
+// objects can still be read.
 type Lease[T informer.Object] struct {
 	informer.Reader[T]
 	set *Set[T]

@@ -116,7 +116,7 @@ type Stats struct {
 	Parts      int
 	TableBytes int // the memory of the table, in bytes
 
-	Places     int64 // the number of paths of which the table keeps an account, such as the image of a container of a Pod
+	Places     int64 // the number of paths in objects, such as the image of a container, for which the table counts what sharing saves and costs
 	ColdPlaces int64 // the number of these paths where sharing costs more than it saves, so that only a sample is looked at
 }
 

@@ -27,7 +27,7 @@ type Identity struct {
 	// any notation. It is "" if there is none.
 	Selector string `json:",omitempty"`
 	// Version identifies the code with which the program processes the objects. Change it when a
-	// Transform, an index function or a method such as UnmarshalJSON changes.
+	// Transform, Options.Omit, an index function or a method such as UnmarshalJSON changes.
 	Version string `json:",omitempty"`
 }
 

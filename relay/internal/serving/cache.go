@@ -163,12 +163,10 @@ func (c *watchCache) Watch(ctx context.Context, key string, opts storage.ListOpt
 		return nil, apierrors.NewBadRequest(err.Error())
 	}
 	err := c.awaitVersion(ctx, opts.ResourceVersion)
-	switch initial := opts.SendInitialEvents != nil && *opts.SendInitialEvents; {
-	case initial && err != nil:
-		// The cacher would send the error as the watch's first event.
-		return nil, err
-	case apierrors.IsResourceExpired(err):
-		// The cacher would be silent until the source has made as many changes as it has lost.
+	initial := opts.SendInitialEvents != nil && *opts.SendInitialEvents
+	// From a version that it does not have, the cacher would be silent until the source has made as many changes as are missing,
+	// and a source that is restored meanwhile may never do so. With initial events, the error would be the first event.
+	if err != nil && (initial || !storage.IsTooLargeResourceVersion(err)) {
 		return nil, err
 	}
 	return c.current.Load().Watch(ctx, key, opts)
