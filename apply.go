@@ -67,7 +67,7 @@ func newApplier[T Object](in *gate[T], p *informerProcessor[T], store cache.Stor
 	a.access = newAccess(x, p.Stopwatch, func(ctx context.Context) { a.tell(ctx) }, in.reports, opts)
 	switch {
 	case opts.durable():
-		a.storage, a.pace = newDurableStore(a.access, opts.Durable, in.several, in.known, p.tombstones), durablePace
+		a.storage, a.pace = newDurableStore(a.access, opts.Durable, p.begun.Load, in.several, in.known, p.tombstones), durablePace
 	case own != nil:
 		a.storage, a.pace = &ownStore[T]{
 			access: a.access, store: own, source: source, next: map[string]int{},
@@ -447,7 +447,7 @@ func (a *applier[T]) distribute(version string) {
 		a.observer.Apply(info)
 	}
 	a.infos = a.infos[:0]
-	a.storage.told(a.processor.log.End(), version)
+	a.storage.told(version)
 }
 
 // release reports the finished items to the gate, so that other items can enter.

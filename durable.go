@@ -30,6 +30,7 @@ var durablePace = pace{records: 1000, time: math.MaxInt64}
 type durableStore[T Object] struct {
 	*access[T]
 	durable    Durable
+	begun      func() int64 // the log position after the last batch, also while that is committed
 	tombstones *tombstone.Set
 
 	batch []change[T]
@@ -42,13 +43,12 @@ type durableStore[T Object] struct {
 	bookmark string           // the bookmark that the store has now
 	kept     map[string]mark  // regions that have left, whose objects the store may still have because it has refused something
 	foreign  bool             // the store may hold objects of regions that the informer does not read
-	deleted  []tombstone.ID   // tombstones of committed deletes that are not in the log yet
 	over     bool             // ctx is done before a decided change was committed
 }
 
-func newDurableStore[T Object](a *access[T], durable Durable, several bool, scopes func() []*scope, tombstones *tombstone.Set) *durableStore[T] {
+func newDurableStore[T Object](a *access[T], durable Durable, begun func() int64, several bool, scopes func() []*scope, tombstones *tombstone.Set) *durableStore[T] {
 	return &durableStore[T]{
-		access: a, durable: durable, several: several, scopes: scopes, before: map[*scope]place{},
+		access: a, durable: durable, begun: begun, several: several, scopes: scopes, before: map[*scope]place{},
 		tombstones: tombstones, next: map[string]T{}, kept: map[string]mark{},
 	}
 }
@@ -181,7 +181,8 @@ func (d *durableStore[T]) commit(ctx context.Context) outcome {
 	for _, p := range d.places {
 		p.doubtful = p.doubtful && (bookmark == "" || p.bookmark() == "")
 	}
-	d.deleted = append(d.deleted, deleted...)
+	// A watcher that is added when the log has the deletes must find the tombstones.
+	d.tombstones.Add(deleted, d.begun())
 	var none T
 	for i := range d.batch {
 		c := &d.batch[i]
@@ -234,12 +235,7 @@ func (d *durableStore[T]) changes() (all []Change, deleted []tombstone.ID) {
 	return all, deleted
 }
 
-// told notes the log position of the committed deletes. Their tombstones can be removed once every
-// watcher has handled all events up to that position.
-func (d *durableStore[T]) told(position int64, _ string) {
-	d.tombstones.Add(d.deleted, position)
-	d.deleted = d.deleted[:0]
-}
+func (d *durableStore[T]) told(string) {}
 
 // keys reads the store page by page, with retry. The store is in the order of its keys, so keys reads
 // only the part with the prefix.

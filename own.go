@@ -258,7 +258,7 @@ func (o *ownStore[T]) close(context.Context) {
 func (o *ownStore[T]) forget(context.Context) {}
 
 // told gives the version to the store as a bookmark.
-func (o *ownStore[T]) told(_ int64, version string) {
+func (o *ownStore[T]) told(version string) {
 	if version != "" {
 		o.bookmark(version)
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -179,6 +180,38 @@ func TestAStopSoonAfterTheStartForgetsNothingOfBefore(t *testing.T) {
 		stop()
 		checkKept(t, store, src.ResourceVersion(), "a") // kept: more watchers may register. That of b was handled
 	})
+}
+
+// A watcher is added while the first delete without a watcher is on its way.
+func TestAWatcherThatIsAddedDuringADeleteGetsTheDelete(t *testing.T) {
+	for name, want := range map[string][]string{
+		"before the store has it": {"initial added a", "watch deleted a"},
+		"after the store has it":  {"initial added a", "watch deleted a"},
+		"after the log has it":    {"initial deleted a"},
+	} {
+		inBubble(t, name, func(t *testing.T) {
+			src, store := lived(t, options{}, "a")
+			var inf *ci
+			heir := &recorder{}
+			once := sync.OnceFunc(func() {
+				addWatcher(t, inf, heir, informer.WatcherOptions{})
+				sleepBubble(time.Second) // it reads the tombstones meanwhile
+			})
+			join := func(when string, is bool) {
+				if is && when == name {
+					once()
+				}
+			}
+			inf = running(t, src, options{Durable: store, Observer: &informer.Observer{Apply: func(a informer.ApplyInfo) {
+				join("after the log has it", a.Type == informer.EventDeleted)
+			}}})
+			store.Fail(func(op, key string) error { join("before the store has it", op == "apply"); return nil })
+			store.FailAfter(func(op, key string) error { join("after the store has it", op == "apply"); return nil })
+			_, _ = src.Delete(keyOf("a"))
+			sleepBubble(10 * time.Second)
+			checkTold(t, heir, want...)
+		})
+	}
 }
 
 // An object is deleted, comes back when the server is restored from a backup, and is deleted
