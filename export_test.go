@@ -40,3 +40,12 @@ func Enter[T Object](i *CustomCacheInformer[T], key string, obj T, deleted bool)
 	}
 	i.gate.scopes()[0].sink.(*sink[T]).enter(i.gate.ctx, it, gateBound)
 }
+
+// EmptySet does the first step of a change after which i has no source: the sources have left the set, and are not
+// marked as gone yet.
+func EmptySet[T Object](i *CustomCacheInformer[T]) {
+	i.gate.mu.Lock()
+	defer i.gate.mu.Unlock()
+	i.gate.set.Store(&[]*scope{})
+	wake(&i.gate.moved)
+}

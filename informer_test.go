@@ -274,6 +274,19 @@ func TestWaitForVersionMeansThatTheStoreHasIt(t *testing.T) {
 	})
 }
 
+// The last namespace leaves the set. The wait is woken before the namespace is marked as gone.
+func TestAWaitForAVersionDoesNotEndWhenItsNamespaceIsAboutToLeave(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		inf, err := informer.NewInNamespaces(informertest.NewSource[configMap]().Namespace, []string{"a"}, options{})
+		noError(t, err)
+		done := make(chan error, 1)
+		go func() { done <- inf.WaitForVersion(within(t, time.Second), "a", "1") }()
+		synctest.Wait()
+		informer.EmptySet(inf)
+		fails(t, <-done, context.DeadlineExceeded)
+	})
+}
+
 func TestErrorsOfTheSourceAreReportedOnceAndNamedWhileWaiting(t *testing.T) {
 	eachQueue(t, func(t *testing.T, queue informer.QueueKind) {
 		src := informertest.NewSource(object("a", "1"))

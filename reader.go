@@ -226,7 +226,7 @@ func (i *CustomCacheInformer[T]) waitForVersion(ctx context.Context, only *scope
 			return fmt.Errorf("informer %s: WaitForVersionIn: cluster %q: %w", i.opts.Name, only.name(), ErrNotEngaged)
 		case only != nil && only.gone.Load():
 			return fmt.Errorf("informer %s: WaitForVersion: the informer no longer reads the namespace %q", i.opts.Name, only.name())
-		case len(i.gate.scopes()) == 0:
+		case only == nil && len(i.gate.scopes()) == 0: // only leaves the set before it is marked as gone
 			return nil
 		}
 		ok, err := reached(now, version)
