@@ -321,6 +321,6 @@ package informer
 //     state, backlog.go bounds and merges its events, and crew.go divides them among workers. calls.go
 //     counts the calls, and has client-go's handlers and followers of versions.
 //   - watcher.go (with Backoff), reader.go, store.go, health.go and observer.go have the other public names. sync.go
-//     waits for the first state.
+//     waits for the first state, for an object and for a version.
 //   - group.go and group_shared.go run several informers, and clusters.go engages clusters. clientgo.go implements
 //     client-go's interfaces, and has the informer that fills a Sink.

@@ -9,8 +9,12 @@ import (
 	"strings"
 	"sync"
 
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/resourceversion"
+
 	"github.com/customcacheinformer/informer/internal/channel"
 	"github.com/customcacheinformer/informer/internal/longwait"
+	"github.com/customcacheinformer/informer/internal/object"
 )
 
 var errMemberFailed = errors.New("a member has failed")
@@ -47,6 +51,116 @@ func (i *CustomCacheInformer[T]) waitForSync(ctx context.Context, listeners []*i
 		}
 	}
 	return nil
+}
+
+// WaitFor blocks until cond returns true for the object with that key, and then returns nil. It calls cond for the object
+// that the store has now, and for the state after every later change. For a deleted or missing object cond gets the zero T
+// and false. Before the informer has synced, an object that exists may be missing, so wait for the sync before you wait for
+// a delete. WaitFor returns a *SyncError if ctx or the informer ends first, and a *StoreError if the store cannot be read.
+// It returns another error if cond is nil, or for an informer of [NewOverClusters]. It may be called before Run, but not in
+// a watcher's callback. cond runs in the caller's goroutine and must not change obj.
+func (i *CustomCacheInformer[T]) WaitFor(ctx context.Context, key types.NamespacedName, cond func(obj T, exists bool) bool) error {
+	switch {
+	case cond == nil:
+		return fmt.Errorf("informer %s: WaitFor: cond is nil", i.opts.Name)
+	case i.gate.clusters:
+		return fmt.Errorf("informer %s: WaitFor: %w", i.opts.Name, errNoCluster)
+	}
+	at := i.processor.log.Cursor()
+	defer at.Close()
+	name := object.KeyOf(key)
+	obj, exists, err := i.getUntil(ctx, name)
+	switch {
+	case err != nil && i.ended(ctx) != nil:
+		return i.syncErrorIn(key.Namespace, i.ended(ctx), []string{key.String()})
+	case err != nil:
+		return err
+	case cond(obj, exists):
+		return nil
+	}
+	for {
+		if s, ok := at.Next(maxChunk); ok {
+			for _, r := range s.Records {
+				if err := i.ended(ctx); err != nil {
+					return i.syncErrorIn(key.Namespace, err, []string{key.String()})
+				}
+				if (r.kind == recordEvent || r.kind == recordLeft) && r.key == name && cond(r.event.New, r.kind == recordEvent && r.event.Type != EventDeleted) {
+					return nil
+				}
+			}
+			continue
+		}
+		if !at.Sleep() {
+			continue
+		}
+		select {
+		case <-at.Wake():
+		case <-i.stopped:
+			return i.syncErrorIn(key.Namespace, ErrStopped, []string{key.String()})
+		case <-ctx.Done():
+			return i.syncErrorIn(key.Namespace, ctx.Err(), []string{key.String()})
+		}
+	}
+}
+
+// WaitForVersion blocks until the store has every change up to version in a namespace, and then returns nil. After a
+// write of yours, pass the namespace and the resourceVersion of the object that the write returned: Get and List then
+// return the result of that write, or a later state. For an informer of [NewInNamespaces], namespace "" means all of
+// its namespaces. A namespace in which nothing happens may then be behind for a minute. For other informers, the
+// namespace makes no difference.
+//
+// WaitForVersion returns a *SyncError if ctx or the informer ends first. It returns another error if the informer does
+// not read the namespace, or if version is "" or cannot be compared with the versions of the source. For an informer of
+// [NewOverClusters], use WaitForVersionIn. WaitForVersion may be called before Run, but not in a watcher's callback.
+//
+// A change for which Transform has failed counts too, although it is not in the store. If a selector hides the write
+// from this informer, only the next event or bookmark shows that its version has passed. That may take a minute, or
+// forever if the server sends no bookmarks and no other object changes.
+func (i *CustomCacheInformer[T]) WaitForVersion(ctx context.Context, namespace, version string) error {
+	var only *scope // nil for all
+	if i.gate.clusters {
+		return fmt.Errorf("informer %s: WaitForVersion: each cluster has versions of its own: see WaitForVersionIn", i.opts.Name)
+	}
+	if namespace != "" {
+		if only = i.gate.scopeOf(namespace); only == nil {
+			return fmt.Errorf("informer %s: WaitForVersion: the informer does not read the namespace %q", i.opts.Name, namespace)
+		}
+	}
+	return i.waitForVersion(ctx, only, version)
+}
+
+// waitForVersion waits until one source has reached version, or all sources if only is nil.
+func (i *CustomCacheInformer[T]) waitForVersion(ctx context.Context, only *scope, version string) error {
+	if version == "" {
+		return fmt.Errorf("informer %s: WaitForVersion: the version is empty, like the versions of the objects of a fake clientset", i.opts.Name)
+	}
+	if _, err := resourceversion.CompareResourceVersion(version, version); err != nil {
+		return fmt.Errorf("informer %s: WaitForVersion %q: %w", i.opts.Name, version, err)
+	}
+	for {
+		now, moved := i.gate.resourceVersion(only)
+		switch {
+		case only != nil && only.gone.Load() && only.cluster != nil:
+			return fmt.Errorf("informer %s: WaitForVersionIn: cluster %q: %w", i.opts.Name, only.name(), ErrNotEngaged)
+		case only != nil && only.gone.Load():
+			return fmt.Errorf("informer %s: WaitForVersion: the informer no longer reads the namespace %q", i.opts.Name, only.name())
+		case only == nil && len(i.gate.scopes()) == 0: // only leaves the set before it is marked as gone
+			return nil
+		}
+		ok, err := reached(now, version)
+		if err != nil {
+			return fmt.Errorf("informer %s: WaitForVersion: the source's versions cannot be compared: %w", i.opts.Name, err)
+		}
+		if ok {
+			return nil
+		}
+		if err := i.wait(ctx, moved, nil); err != nil {
+			if only != nil {
+				return i.syncErrorIn(only.name(), err, []string{"resourceVersion " + version})
+			}
+			return i.syncError(err, []string{"resourceVersion " + version + i.gate.behind(version)})
+		}
+	}
 }
 
 // wait blocks until done or removed is closed. It returns ErrStopped or the error of ctx if the
