@@ -216,6 +216,92 @@ func (i *CustomCacheInformer[T]) Versions() []SourceVersions {
 	return versions
 }
 
+// In returns a Reader of the objects of one cluster. In does not block. The Reader may be kept: each of its methods reads the cluster
+// at the time of the call. While the cluster is not engaged, Get, List and ByIndex return an error that wraps [ErrNotEngaged], and
+// All yields nothing. Before the first list of the cluster is in the store, the Reader may find only some of its objects. After
+// [Clusters.Replace], it may still find those of the old cluster: see WaitForSyncIn.
+func (c *Clusters[T]) In(cluster string) Reader[T] { return clusterReader[T]{c, cluster} }
+
+type clusterReader[T Object] struct {
+	of      *Clusters[T]
+	cluster string
+}
+
+// engaged calls read, again if the cluster was replaced meanwhile, and returns its error. The error wraps ErrNotEngaged unless the
+// cluster is engaged before and after the call.
+func (r clusterReader[T]) engaged(read func() error) error {
+	for before, engaged := r.of.scope(r.cluster); engaged; {
+		last, err := before, read()
+		if before, engaged = r.of.scope(r.cluster); before == last {
+			return err
+		}
+	}
+	return fmt.Errorf("informer %s: cluster %q: %w", r.of.opts.Name, r.cluster, ErrNotEngaged)
+}
+
+// in returns the part of one cluster of the snapshot that take returns.
+func (r clusterReader[T]) in(take func() *memory.Snapshot) (s *Snapshot[T], err error) {
+	err = r.engaged(func() error { s = r.of.shown(take()).In(r.cluster); return nil })
+	return s, err
+}
+
+func (r clusterReader[T]) Get(key types.NamespacedName) (obj T, exists bool, err error) {
+	if r.of.own == nil {
+		err = r.engaged(func() (err error) { obj, exists, err = r.of.get(object.KeyIn(r.cluster, key)); return err })
+		return obj, exists, err
+	}
+	s, err := r.in(r.of.own.Now)
+	if err != nil {
+		return obj, false, err
+	}
+	return s.Get(key)
+}
+
+func (r clusterReader[T]) List(namespace string, sel labels.Selector) (objs []T, err error) {
+	if r.of.own == nil {
+		prefix := r.cluster + object.ClusterMark
+		if namespace != "" {
+			prefix += namespace + "/"
+		}
+		err = r.engaged(func() (err error) { objs, err = r.of.under(prefix, sel); return err })
+		return objs, err
+	}
+	s, err := r.in(r.of.own.Snapshot)
+	if err != nil {
+		return nil, err
+	}
+	return s.List(namespace, sel)
+}
+
+func (r clusterReader[T]) ByIndex(name, value string) (objs []T, err error) {
+	if r.of.own == nil {
+		err = r.engaged(func() (err error) {
+			objs, err = r.of.index.FindUnder(r.cluster+object.ClusterMark, name, value)
+			return err
+		})
+		return objs, err
+	}
+	s, err := r.in(r.of.own.Now)
+	if err != nil {
+		return nil, err
+	}
+	return s.ByIndex(name, value)
+}
+
+func (r clusterReader[T]) All() iter.Seq2[types.NamespacedName, T] {
+	return func(yield func(types.NamespacedName, T) bool) {
+		if r.of.own == nil {
+			if _, engaged := r.of.scope(r.cluster); engaged {
+				r.of.yield(r.cluster+object.ClusterMark, yield)
+			}
+			return
+		}
+		if s, err := r.in(r.of.own.Snapshot); err == nil {
+			s.All()(yield)
+		}
+	}
+}
+
 // Snapshot is the state of an informer between two batches of changes, and implements [Reader].
 // [CustomCacheInformer.Snapshot] or [SnapshotOf] takes one. It never changes: all of its methods read the same state, with
 // the indexes of that state. The methods do not block, and may be called from any goroutine, also after the informer stops.

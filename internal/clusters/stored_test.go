@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/cache"
 
 	"github.com/customcacheinformer/informer"
 	"github.com/customcacheinformer/informer/informertest"
@@ -140,6 +141,53 @@ func TestAStoredClusterIsEngagedDuringARead(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A read that is under way when the cluster gets another source continues. One of a cluster that leaves does not.
+func TestAClusterIsReplacedDuringARead(t *testing.T) {
+	for name, c := range map[string]struct {
+		change func(w *world, other informer.ClusterSource)
+		err    error
+	}{
+		"another cluster": {func(w *world, other informer.ClusterSource) { must(w.t, w.Replace("east", other)) }, nil},
+		"leaves and returns": {func(w *world, other informer.ClusterSource) {
+			w.disengage("east", informer.LeaveDeleted)
+			must(w.t, w.Engage("east", other))
+		}, nil},
+		"leaves": {func(w *world, _ informer.ClusterSource) { w.disengage("east", informer.LeaveDeleted) }, informer.ErrNotEngaged},
+	} {
+		inBubble(t, name, func(t *testing.T) {
+			w := overStore(t, informertest.NewDurable(), nil)
+			w.engage("east", testkit.Object("x", "1"))
+			w.start(time.Second)
+			release := w.store.Hang()
+			results := make(chan error, 3)
+			go func() { _, _, err := w.In("east").Get(key("x")); results <- err }()
+			go func() { _, err := w.In("east").List("", nil); results <- err }()
+			go func() { _, err := w.In("east").ByIndex(cache.NamespaceIndex, "default"); results <- err }()
+			synctest.Wait()
+			c.change(w, informer.ClusterSource{Source: w.cluster("other", testkit.Object("y", "1"))})
+			release()
+			for range cap(results) {
+				errorIs(t, <-results, c.err)
+			}
+		})
+	}
+}
+
+func TestAReplacedClusterKeepsItsPlace(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, options{})
+		for _, name := range []string{"north", "east", "south"} {
+			w.engage(name, testkit.Object("x", "1"))
+		}
+		w.start(time.Second)
+		must(t, w.Replace("east", informer.ClusterSource{Source: w.cluster("other", testkit.Object("y", "1"))}))
+		equal(t, "engaged", w.Engaged(), []string{"north", "east", "south"})
+		w.disengage("north", informer.LeaveDeleted)
+		w.engage("north")
+		equal(t, "engaged", w.Engaged(), []string{"east", "south", "north"})
+	})
 }
 
 // An informer that stops has not synced, and its clusters have not become unknown.
