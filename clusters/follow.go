@@ -21,6 +21,8 @@ import (
 //		return informer.ListWatch(client.CoreV1().Pods("")), nil
 //	}
 //
+// A cluster that the program disengages itself is engaged again when its configuration changes.
+//
 // source may change config, but must not make requests. Several goroutines may call source at once. When a cluster leaves the set,
 // its objects come as deletes, see [informer.LeaveDeleted]. If the informer's Durable has objects of other clusters, these come as
 // deletes when the [Provider] has synced. If inf or source is nil, Follow returns nil, and then [New] returns an error.
@@ -41,7 +43,13 @@ func (f follower[T]) Engage(name string, config *rest.Config, uid types.UID) err
 }
 
 func (f follower[T]) Replace(name string, config *rest.Config, uid types.UID) error {
-	return f.give(name, config, uid, f.informer.Replace)
+	return f.give(name, config, uid, func(name string, from informer.ClusterSource) error {
+		err := f.informer.Replace(name, from)
+		if errors.Is(err, informer.ErrNotEngaged) { // the program has disengaged it itself
+			return f.informer.Engage(name, from)
+		}
+		return err
+	})
 }
 
 func (f follower[T]) give(name string, config *rest.Config, uid types.UID, to func(string, informer.ClusterSource) error) error {

@@ -167,3 +167,22 @@ func TestAnInformerForgetsTheClustersThatWereRemoved(t *testing.T) {
 		}
 	})
 }
+
+// The program has disengaged the cluster, and then its configuration changes.
+func TestAChangedClusterThatIsNotEngagedIsEngaged(t *testing.T) {
+	pods, err := informer.NewOverClusters(informer.Options[*corev1.Pod]{}, informer.ClusterOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	follower := clusters.Follow(pods, func(*rest.Config) (cache.ListerWatcher, error) {
+		return informertest.NewSource[*corev1.Pod](), nil
+	})
+	for range 2 {
+		if err := follower.Replace("east", &rest.Config{}, "1"); err != nil {
+			t.Error(err)
+		}
+		if got := pods.Engaged(); !slices.Equal(got, []string{"east"}) {
+			t.Errorf("engaged: %v", got)
+		}
+	}
+}
