@@ -201,6 +201,26 @@ func TestWaitForSyncNamesTheLateWatcher(t *testing.T) {
 	})
 }
 
+// The store has an object before the first list, so the watcher is called while the list is under way.
+func TestAWatcherCannotWaitForItsOwnSyncDuringTheFirstList(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		src := informertest.NewSource(object("a", "1"))
+		src.SetFaults(informertest.Faults{HoldLists: true})
+		inf := newInformer(t, src, options{Store: newPlainStore(object("a", "1")), WatchList: informer.WatchListOff})
+		refused := make(chan error, 1)
+		r := recorder{Hook: func(ctx context.Context, _ event) error { refused <- inf.WaitForSync(ctx); return nil }}
+		addWatcher(t, inf, &r, informer.WatcherOptions{})
+		start(t, inf)
+		time.AfterFunc(time.Hour, func() { src.SetFaults(informertest.Faults{}) })
+		begun := time.Now()
+		says(t, <-refused, "in the callback of a watcher that it waits for")
+		if took := time.Since(begun); took > 0 {
+			t.Errorf("the wait returned after %v", took)
+		}
+		sleepBubble(2 * time.Hour)
+	})
+}
+
 func TestWaitForReturnsWhenTheConditionHasHeld(t *testing.T) {
 	eachQueue(t, func(t *testing.T, queue informer.QueueKind) {
 		inf, src := startWith(t, queue, object("a", "1"))

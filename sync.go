@@ -39,13 +39,15 @@ func (i *CustomCacheInformer[T]) WaitForSync(ctx context.Context) error {
 }
 
 func (i *CustomCacheInformer[T]) waitForSync(ctx context.Context, listeners []*informerProcessorListener[T]) error {
+	for _, l := range listeners { // before the first list is awaited, which may take long
+		if ctx.Value(callOf{}) == l && !channel.Closed(l.synced) {
+			return i.syncError(errOwnCall, i.lateForSync(listeners))
+		}
+	}
 	if err := i.wait(ctx, i.applier.synced, nil); err != nil {
 		return i.syncError(err, i.lateForSync(listeners))
 	}
 	for _, l := range listeners {
-		if ctx.Value(callOf{}) == l && !channel.Closed(l.synced) {
-			return i.syncError(errOwnCall, i.lateForSync(listeners))
-		}
 		if err := i.wait(ctx, l.synced, l.removed); err != nil {
 			return i.syncError(err, i.lateForSync(listeners))
 		}
