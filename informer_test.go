@@ -201,6 +201,28 @@ func TestWaitForSyncNamesTheLateWatcher(t *testing.T) {
 	})
 }
 
+// The watchers that were late when the informer stopped are named afterwards. One that was removed before is not.
+func TestWaitForSyncNamesTheLateWatcherAfterTheStop(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		src := informertest.NewSource(object("a", "1"))
+		src.SetFaults(informertest.Faults{HoldLists: true})
+		inf := newInformer(t, src, options{Name: "maps", WatchList: informer.WatchListOff})
+		addWatcher(t, inf, &recorder{}, informer.WatcherOptions{Name: "removed"}).Remove()
+		addWatcher(t, inf, &recorder{}, informer.WatcherOptions{Name: "late"})
+		stop := start(t, inf)
+		during := make(chan error, 1)
+		go func() { during <- inf.WaitForSync(t.Context()) }()
+		synctest.Wait()
+		stop()
+		for when, err := range map[string]error{"during the stop": <-during, "after the stop": inf.WaitForSync(t.Context())} {
+			var late *informer.SyncError
+			if !errors.As(err, &late) || !errors.Is(err, informer.ErrStopped) || strings.Join(late.Late, "; ") != `the first list; watcher "late"` {
+				t.Errorf("%s: %v", when, err)
+			}
+		}
+	})
+}
+
 // The store has an object before the first list, so the watcher is called while the list is under way.
 func TestAWatcherCannotWaitForItsOwnSyncDuringTheFirstList(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -270,10 +270,12 @@ func (p *informerProcessor[T]) shown() []*informerProcessorListener[T] {
 	return p.allLocked()
 }
 
-// lateListeners returns the names of the listeners that have not synced, with the calls that they wait for.
-func lateListeners[T Object](listeners []*informerProcessorListener[T]) (late []string) {
+// late returns the names of those listeners that have not synced, with the calls that they wait for. It leaves out those that
+// were removed, except by the stop.
+func (p *informerProcessor[T]) late(listeners []*informerProcessorListener[T]) (late []string) {
+	shown := p.shown()
 	for _, l := range listeners {
-		if channel.Closed(l.synced) || channel.Closed(l.removed) {
+		if _, counts := slices.BinarySearchFunc(shown, l, byName); !counts || channel.Closed(l.synced) {
 			continue
 		}
 		name := fmt.Sprintf("watcher %q", l.opts.Name)

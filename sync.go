@@ -29,11 +29,14 @@ var errMemberFailed = errors.New("a member has failed")
 // If WaitForSync lasts longer than 30 s, it logs with the logger of ctx which parts are late and why, and
 // logs again when it returns.
 func (i *CustomCacheInformer[T]) WaitForSync(ctx context.Context) error {
-	listeners := i.processor.all()
+	listeners, shown := i.processor.all(), i.processor.shown() // all has none after a stop
 	over := longwait.Announce(ctx, func() []any {
-		return i.syncError(nil, i.lateForSync(listeners)).values("informer", i.opts.Name)
+		return i.syncError(nil, i.lateForSync(shown)).values("informer", i.opts.Name)
 	})
 	err := i.waitForSync(ctx, listeners)
+	if err != nil {
+		err = i.syncError(err, i.lateForSync(shown))
+	}
 	over(err)
 	return err
 }
@@ -41,15 +44,15 @@ func (i *CustomCacheInformer[T]) WaitForSync(ctx context.Context) error {
 func (i *CustomCacheInformer[T]) waitForSync(ctx context.Context, listeners []*informerProcessorListener[T]) error {
 	for _, l := range listeners { // before the first list is awaited, which may take long
 		if ctx.Value(callOf{}) == l && !channel.Closed(l.synced) {
-			return i.syncError(errOwnCall, i.lateForSync(listeners))
+			return errOwnCall
 		}
 	}
 	if err := i.wait(ctx, i.applier.synced, nil); err != nil {
-		return i.syncError(err, i.lateForSync(listeners))
+		return err
 	}
 	for _, l := range listeners {
 		if err := i.wait(ctx, l.synced, l.removed); err != nil {
-			return i.syncError(err, i.lateForSync(listeners))
+			return err
 		}
 	}
 	return nil
@@ -207,7 +210,7 @@ func (i *CustomCacheInformer[T]) lateForSync(listeners []*informerProcessorListe
 	if !i.HasSynced() {
 		late = append(late, "the first list"+i.gate.late()+i.sourceHealth().turn())
 	}
-	return append(late, lateListeners(listeners)...)
+	return append(late, i.processor.late(listeners)...)
 }
 
 func (i *CustomCacheInformer[T]) syncError(err error, late []string) *SyncError {
