@@ -28,7 +28,7 @@ type resumption struct {
 	version string     // where to begin; "" if there is no such version, or no longer
 
 	refusals int       // how often the source has refused to continue from the version
-	busy     time.Time // when the source was first busy; zero if never
+	busy     time.Time // when the source was first busy since it could last be reached; zero if it was not
 }
 
 // from returns the version to resume from, or "".
@@ -47,6 +47,7 @@ func (r *resumption) refuse(err error, probed bool) bool {
 	defer r.mu.Unlock()
 	switch {
 	case unanswered(err) && !probed:
+		r.busy = time.Time{} // a server that starts is away at first, and then busy
 		return false
 	case mayPass(err):
 		if r.busy.IsZero() {

@@ -95,6 +95,20 @@ func TestABusySourceIsListedAfterAMinute(t *testing.T) {
 	}
 }
 
+// A server that is away between two moments in which it is busy is not busy all the time.
+func TestAnOutageEndsTheMinuteOfABusySource(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		script := []answer{fails(errBusy)}
+		for range 100 {
+			script = append(script, fails(errRefused))
+		}
+		p := startAlone(t, aloneOptions(), "7", append(script, fails(errBusy), lists("9"), sends(bookmark("9")))...)
+		time.Sleep(101500 * time.Millisecond)
+		p.forget()
+		p.after(time.Second, lines("probe", "watch from 7"), lines("resumed 7", "bookmark 9"), nil)
+	})
+}
+
 func TestAServerThatRefusesTheProbeIsTrusted(t *testing.T) {
 	refused := fails(apierrors.NewBadRequest("no reads of the newest state"))
 	playAll(t, map[string]scene{
