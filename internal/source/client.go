@@ -28,7 +28,7 @@ type client struct {
 // list makes one LIST request. It returns a list from which the reflector can extract the objects, and
 // the version of the list. If checkVersion returns an error, so does list.
 func (c *client) list(ctx context.Context, opts metav1.ListOptions, checkVersion func(version string, proven bool) error) (list runtime.Object, version string, err error) {
-	if !c.calls.enter("list") {
+	if !c.enter("list") {
 		return nil, "", context.Canceled
 	}
 	defer c.calls.leave("list")

@@ -1,11 +1,13 @@
 package source_test
 
 import (
+	"context"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/util/consistencydetector"
 
@@ -212,5 +214,47 @@ func TestWithTheConsistencyDetectorNothingComesInParts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := startAlone(t, earlyStream(), "", sends(added("a", "1"), complete("5")), lists("5", versioned("a", "1")))
 		p.expect(lines("stream", "list as of 5"), lines(`list [a] at "5"`), nil)
+	})
+}
+
+// slowPage is a page that holds up the pager which asks for its continue token.
+type slowPage struct {
+	metav1.List
+	release <-chan struct{}
+}
+
+func (s *slowPage) GetContinue() string {
+	<-s.release
+	return s.List.GetContinue()
+}
+
+// client-go's pager may continue with the list of a part after the next part has begun.
+func TestThePagerOfAnEarlierPartAsksForNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		late, changed := make(chan struct{}), make(chan struct{})
+		first := page("5", "2", versioned("a", "1"), versioned("b", "2"))
+		first.list = &slowPage{*first.list.(*metav1.List), late}
+		p := &play{t: t, script: []answer{first}}
+		next := []source.Part{{Lister: p, Changed: changed}, {Lister: p}}
+		opts := aloneOptions()
+		opts.PageSize = 2
+		p.runWith(opts, func(ctx context.Context) {
+			p.source.RunParts(ctx, p, func() source.Part {
+				part := next[0]
+				next = next[1:]
+				return part
+			})
+		})
+		p.expect(lines("list the newest"), nil, nil)
+		arrives := make(chan struct{})
+		second := page("9", "", versioned("b", "2"))
+		second.hold = arrives
+		p.goOn(page("9", "4", versioned("a", "1")), second, sends())
+		close(changed)
+		p.expect(lines("list the newest", "page 4"), nil, nil)
+		close(late)
+		p.expect(nil, nil, nil)
+		close(arrives)
+		p.expect(lines("watch from 9"), lines(`list [a b] at "9"`), nil)
 	})
 }

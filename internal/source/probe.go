@@ -64,7 +64,7 @@ func (c *client) prepareList(ctx context.Context, opts *metav1.ListOptions) erro
 	if opts.Continue != "" {
 		return nil
 	}
-	if !c.calls.enter(ownWork) {
+	if !c.enter(ownWork) {
 		return context.Canceled
 	}
 	err := c.turn.take(ctx, c.opts.Lists())

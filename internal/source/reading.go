@@ -52,6 +52,19 @@ func newReading(ctx context.Context, c *connection, opts Options, sink Sink, ver
 	return r
 }
 
+// enter records that a call starts, as callGroup.enter. It returns false if the reading has ended: client-go's pager may
+// outlive a reading, and what the readings of a source share belongs to the next one then.
+func (r *reading) enter(op string) bool {
+	if !r.calls.enter(op) {
+		return false
+	}
+	if r.ctx.Err() != nil {
+		r.calls.leave(op)
+		return false
+	}
+	return true
+}
+
 // doubtful reports whether the versions of the next list may stand for other contents than before.
 func (r *reading) doubtful() bool { return r.trust.is(wentBack) || r.moved.Load() }
 

@@ -112,13 +112,10 @@ func (r *requests) resume(ctx context.Context) (runtime.Object, error) {
 
 // takePage passes the objects of a page to the sink, and returns the page without them.
 func (r *requests) takePage(ctx context.Context, page runtime.Object, first bool) (runtime.Object, error) {
-	if !r.calls.enter(ownWork) {
+	if !r.enter(ownWork) {
 		return nil, context.Canceled
 	}
 	defer r.calls.leave(ownWork)
-	if err := ctx.Err(); err != nil { // client-go's pager may outlive the reading, and the sink belongs to the next one
-		return nil, err
-	}
 	m, err := object.ListMeta(page)
 	if err != nil {
 		return nil, err
@@ -179,7 +176,7 @@ func (r *requests) WatchWithContext(ctx context.Context, opts metav1.ListOptions
 		}
 		return nil, err
 	}
-	if !r.calls.enter("watch") {
+	if !r.enter("watch") {
 		return nil, context.Canceled
 	}
 	begun := time.Now()

@@ -186,6 +186,11 @@ func startAlone(t *testing.T, opts source.Options, version string, answers ...an
 }
 
 func (p *play) run(opts source.Options, version string) {
+	p.runWith(opts, func(ctx context.Context) { p.source.Run(ctx, p, version) })
+}
+
+// runWith calls run, which must call one of the Run methods of p.source.
+func (p *play) runWith(opts source.Options, run func(ctx context.Context)) {
 	p.callbacks = source.Callbacks{
 		Failed:   func(_ context.Context, f *source.Failure) { p.tell("%s failed: %v", f.Op, f.Err) },
 		Unusable: func(_ context.Context, err error) { p.tell("unusable: %v", err) },
@@ -201,7 +206,7 @@ func (p *play) run(opts source.Options, version string) {
 	p.source = source.New(p, stopwatch.New(), opts, p.callbacks)
 	ctx, cancel := context.WithCancel(klog.NewContext(p.t.Context(), klog.Logger{})) // logs nothing
 	var running sync.WaitGroup
-	running.Go(func() { p.source.Run(ctx, p, version) })
+	running.Go(func() { run(ctx) })
 	p.stop = func() { cancel(); running.Wait() }
 	p.t.Cleanup(p.stop)
 	synctest.Wait()
