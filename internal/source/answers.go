@@ -103,6 +103,13 @@ func (k *kind) learn(obj any) bool {
 	return k.object == u.GetKind()
 }
 
+// forget makes the kind unknown, before a source that may deliver another one.
+func (k *kind) forget() {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.object, k.list, k.other = "", "", 0
+}
+
 // check returns an error if no item of l has the kind of the objects, and l is neither a List nor of the kind of the last
 // list or of a list of the objects. It believes the last of contradictions such lists in a row.
 func (k *kind) check(l *unstructured.UnstructuredList) error {

@@ -1,6 +1,7 @@
 package source
 
 import (
+	"cmp"
 	"context"
 	"sync"
 
@@ -85,7 +86,7 @@ func (w *Wire) use(ctx context.Context) (context.Context, plug) {
 // from before that list could lead back in time. giveUp must make the sink give up a list in parts, and return
 // whether there is one. RunOver does not use the lister, Options.Framing and Options.Tweak of New.
 func (s *Source) RunOver(ctx context.Context, sink Sink, wire *Wire, version string, giveUp func() (underWay bool)) {
-	moved, known := false, version
+	moved, known, answers := false, version, (*answers)(nil)
 	for ctx.Err() == nil {
 		turn, plug := wire.use(ctx)
 		moved = moved || plug.moved
@@ -101,13 +102,16 @@ func (s *Source) RunOver(ctx context.Context, sink Sink, wire *Wire, version str
 		}
 		r := newReading(turn, &s.connection, opts, sink, resume)
 		r.moved.Store(moved)
+		if r.answers = cmp.Or(answers, r.answers); plug.moved {
+			r.answers.kind.forget()
+		}
 		if resume == "" { // the list must not be older than what is known
 			r.reached, r.answers.listed, r.parts.behind = known, known, known != ""
 		}
 		s.read(turn, newRequests(r, plug.ListerWatcher))
 		s.close()
 		s.calls.open()
-		moved = r.doubtful() // its list was not complete
+		moved, answers = r.doubtful(), r.answers // doubtful if its list was not complete
 		if version, known = r.reached, r.reached; giveUp() {
 			version = ""
 		}
