@@ -23,6 +23,7 @@ import (
 type requests struct {
 	client
 	listOnly  bool                      // never stream the first state
+	replaced  chan struct{}             // closed when a later reading of the source begins
 	forwarder atomic.Pointer[forwarder] // of the last watch
 	lastWatch time.Time                 // belongs to the reflector's goroutine
 }
@@ -31,6 +32,7 @@ func newRequests(r *reading, lister cache.ListerWatcher) *requests {
 	return &requests{
 		client:   client{reading: r, lister: cache.ToListerWatcherWithContext(lister)},
 		listOnly: r.opts.ListOnly || watchlist.DoesClientNotSupportWatchListSemantics(lister),
+		replaced: make(chan struct{}),
 	}
 }
 

@@ -28,6 +28,7 @@ type Source struct {
 	opts      Options
 	reflector atomic.Pointer[cache.Reflector]
 	requests  atomic.Pointer[requests] // nil before Run
+	run       context.Context          // of Run, RunParts or RunOver; set before requests
 }
 
 // New returns a Source that reads from lister. It makes no request.
@@ -56,6 +57,7 @@ func (s *Source) TakeInEarly(pageSize int64) {
 // that version, unless the server has forgotten or lost the version. Otherwise it lists first. After
 // the end of ctx, Run blocks until no call of the user's ListerWatcher is under way.
 func (s *Source) Run(ctx context.Context, sink Sink, version string) {
+	s.run = ctx
 	s.read(ctx, newRequests(newReading(ctx, &s.connection, s.opts, sink, version), s.lister))
 	s.close()
 }
@@ -96,6 +98,7 @@ type Part struct {
 // each part, and reads the part until its Changed is closed. Each part begins with a list that is not
 // older than what was read before. RunParts does not use the lister of New.
 func (s *Source) RunParts(ctx context.Context, sink Sink, next func() Part) {
+	s.run = ctx
 	reached, doubtful, answers := "", false, (*answers)(nil)
 	for {
 		part := next()
@@ -134,7 +137,9 @@ func (s *Source) read(ctx context.Context, r *requests) {
 	})
 	reflector.WatchListPageSize = s.opts.PageSize
 	s.reflector.Store(reflector)
-	s.requests.Store(r)
+	if before := s.requests.Swap(r); before != nil {
+		close(before.replaced)
+	}
 
 	// Not reflector.RunWithContext: it gives errors to a handler that cannot be set from
 	// outside its package.
@@ -155,14 +160,37 @@ func (s *Source) read(ctx context.Context, r *requests) {
 	})
 }
 
-// Newest asks the server for its current version of the resource, and blocks for this request. Unlike a
-// probe, it changes nothing. It returns an error if Run is not under way or the request fails.
+var errUnread = errors.New("the source is not being read")
+
+// Newest asks the server for its current version of the resource, and blocks for this request. If the lister is
+// replaced meanwhile, Newest asks the next one. Unlike a probe, it changes nothing. It returns an error if Run is not
+// under way or the request fails.
 func (s *Source) Newest(ctx context.Context) (string, error) {
-	r := s.requests.Load()
-	if r == nil || !s.calls.enter("list") {
-		return "", errors.New("the source is not being read")
+	for {
+		r := s.requests.Load()
+		if r == nil {
+			return "", errUnread
+		}
+		version, err := r.newest(ctx)
+		if err == nil || ctx.Err() != nil || r.ctx.Err() == nil {
+			return version, err
+		}
+		select {
+		case <-r.replaced:
+		case <-s.run.Done():
+			return "", errUnread
+		case <-ctx.Done():
+			return "", ctx.Err()
+		}
 	}
-	defer s.calls.leave("list")
+}
+
+// newest makes the request of Newest. It returns an error if the reading ends first.
+func (r *requests) newest(ctx context.Context) (string, error) {
+	if !r.enter("list") {
+		return "", errUnread
+	}
+	defer r.calls.leave("list")
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	defer context.AfterFunc(r.ctx, stop)()

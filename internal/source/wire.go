@@ -86,6 +86,7 @@ func (w *Wire) use(ctx context.Context) (context.Context, plug) {
 // from before that list could lead back in time. giveUp must make the sink give up a list in parts, and return
 // whether there is one. RunOver does not use the lister, Options.Framing and Options.Tweak of New.
 func (s *Source) RunOver(ctx context.Context, sink Sink, wire *Wire, version string, giveUp func() (underWay bool)) {
+	s.run = ctx
 	moved, known, answers := false, version, (*answers)(nil)
 	for ctx.Err() == nil {
 		turn, plug := wire.use(ctx)
