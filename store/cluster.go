@@ -7,6 +7,8 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/customcacheinformer/informer/internal/object"
 )
 
 // ClusterUID returns the UID of the namespace kube-system, for [Identity].Cluster. A cluster keeps
@@ -26,7 +28,7 @@ import (
 func ClusterUID[Namespace metav1.Object](ctx context.Context, client interface {
 	Get(ctx context.Context, name string, opts metav1.GetOptions) (Namespace, error)
 }) (string, error) {
-	if client == nil {
+	if object.IsNil(client) {
 		return "", errors.New("store: ClusterUID: the client is nil")
 	}
 	const advice = "or choose a name of the cluster yourself for Identity.Cluster"

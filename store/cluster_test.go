@@ -32,6 +32,13 @@ func TestTheUIDOfAClusterIsThatOfKubeSystem(t *testing.T) {
 	}
 }
 
+// namespaces is a client that cannot be used as a nil pointer.
+type namespaces struct{ uid types.UID }
+
+func (n *namespaces) Get(context.Context, string, metav1.GetOptions) (*corev1.Namespace, error) {
+	return system(n.uid), nil
+}
+
 func TestWithoutTheUIDOfAClusterTheErrorSaysHowToGoOn(t *testing.T) {
 	failing := func(err error) *fake.Clientset {
 		client := fake.NewClientset(system("1234"))
@@ -67,5 +74,8 @@ func TestWithoutTheUIDOfAClusterTheErrorSaysHowToGoOn(t *testing.T) {
 	}
 	if _, err := store.ClusterUID[*corev1.Namespace](t.Context(), nil); err == nil || !strings.Contains(err.Error(), "the client is nil") {
 		t.Errorf("no client: %v", err)
+	}
+	if _, err := store.ClusterUID(t.Context(), (*namespaces)(nil)); err == nil || !strings.Contains(err.Error(), "the client is nil") {
+		t.Errorf("a nil pointer: %v", err)
 	}
 }
