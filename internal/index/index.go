@@ -55,6 +55,7 @@ func (x *Index[T]) Native() bool { return x.native != nil }
 // Add adds indexes. It reads the whole store if Begin was called before. If a name is taken already
 // or the store fails, Add returns an error and adds none of them.
 func (x *Index[T]) Add(indexers cache.Indexers) error {
+	indexers = maps.Clone(indexers) // the caller's map may change later
 	if x.native != nil {
 		return x.addNative(indexers)
 	}

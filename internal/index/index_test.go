@@ -3,6 +3,7 @@ package index
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -226,6 +227,21 @@ func TestAnIndexByNamespaceOfTheStoreIsLeftAlone(t *testing.T) {
 	if len(indexers) != 1 {
 		t.Error("it has changed its argument")
 	}
+}
+
+// The map belongs to the caller, who may change it later.
+func TestAnIndexOutlivesTheMapThatItCameIn(t *testing.T) {
+	eachStore(t, func(t *testing.T, store cache.Store) {
+		x := newIndex(t, store, nil)
+		added := maps.Clone(byValue)
+		if err := x.Add(added); err != nil {
+			t.Fatal(err)
+		}
+		clear(added)
+		begin(t, x)
+		add(t, x, configured("a", "x"))
+		checkFound(t, x, "value", "x", "a")
+	})
 }
 
 func TestAStoreWithoutAMapOfIndexersIsRefused(t *testing.T) {
