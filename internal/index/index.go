@@ -52,9 +52,14 @@ func (x *Index[T]) Scan() Scan { return x.scan }
 // Native reports whether the store has indexes of its own.
 func (x *Index[T]) Native() bool { return x.native != nil }
 
-// Add adds indexes. It reads the whole store if Begin was called before. If a name is taken already
-// or the store fails, Add returns an error and adds none of them.
+// Add adds indexes. It reads the whole store if Begin was called before. If a name is taken already, a
+// function is nil or the store fails, Add returns an error and adds none of them.
 func (x *Index[T]) Add(indexers cache.Indexers) error {
+	for name, f := range indexers {
+		if f == nil {
+			return fmt.Errorf("the function of index %q is nil", name)
+		}
+	}
 	indexers = maps.Clone(indexers) // the caller's map may change later
 	if x.native != nil {
 		return x.addNative(indexers)

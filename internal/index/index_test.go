@@ -244,6 +244,18 @@ func TestAnIndexOutlivesTheMapThatItCameIn(t *testing.T) {
 	})
 }
 
+func TestANilIndexFunctionIsRefused(t *testing.T) {
+	eachStore(t, func(t *testing.T, store cache.Store) {
+		x := newIndex(t, store, nil)
+		if err := x.Add(cache.Indexers{"a": byValue["value"], "b": nil}); err == nil || err.Error() != `the function of index "b" is nil` {
+			t.Errorf("got %v", err)
+		}
+		if err := x.Add(cache.Indexers{"a": byValue["value"]}); err != nil {
+			t.Errorf("the index that was refused with it: %v", err)
+		}
+	})
+}
+
 func TestAStoreWithoutAMapOfIndexersIsRefused(t *testing.T) {
 	store := cache.NewIndexer(keyFunc, nil)
 	if _, err := New[configMap](scanOf(store), byValue); err == nil || !strings.Contains(err.Error(), "cache.Indexers{}") {
