@@ -7,6 +7,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"reflect"
+	"slices"
 	"sync"
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -89,8 +91,8 @@ func (f *Follower[T]) Start(ctx context.Context) error {
 // Engage makes the informer read a cluster until ctx ends. A provider may call it at any time. Calls for one name must come one
 // after the other. Engage blocks only while the Source does.
 //
-// Only the last Engage of a name counts, with its ctx. If cl is the same value as in the last call, only the ctx changes. If cl is
-// another value, and the earlier ctx has not ended, Engage passes its source to [informer.Clusters.Replace]: with the same UID,
+// Only the last Engage of a name counts, with its ctx. If cl is the same value as in the last call, only the ctx changes, unless the
+// program has disengaged the cluster. If cl is another value, or one that cannot be compared, and the earlier ctx has not ended, Engage passes its source to [informer.Clusters.Replace]: with the same UID,
 // nothing leaves and nothing is listed. If the earlier ctx is done, the cluster may leave before it comes again.
 //
 // Engage returns an error if cl is nil, if ctx is done, if the Source fails, or if [informer.Clusters.Engage] or Replace does.
@@ -122,8 +124,11 @@ func (f *Follower[T]) engage(ctx context.Context, name string, cl cluster.Cluste
 		return context.Cause(ctx)
 	case f.over():
 		return informer.ErrStopped
-	case last != nil && last.cl == cl:
-		err = nil
+	case last != nil && same(last.cl, cl):
+		err = f.set.Engage(name, from) // which fails if the cluster is still engaged
+		if !errors.Is(err, informer.ErrStopped) && slices.Contains(f.set.Engaged(), name) {
+			err = nil
+		}
 	case last != nil:
 		err = f.set.Replace(name, from)
 	}
@@ -141,6 +146,11 @@ func (f *Follower[T]) engage(ctx context.Context, name string, cl cluster.Cluste
 	f.watching.Add(1)
 	e.stop = context.AfterFunc(ctx, func() { f.left(name, e) })
 	return nil
+}
+
+// same reports whether two clusters are the same value. Values that cannot be compared are different.
+func same(a, b cluster.Cluster) bool {
+	return reflect.ValueOf(a).Comparable() && reflect.ValueOf(b).Comparable() && a == b
 }
 
 // left disengages a cluster whose ctx is done, unless the name has a later engagement or the program ends.

@@ -165,6 +165,47 @@ type unusable struct{ cluster.Cluster }
 
 func (unusable) GetConfig() *rest.Config { return nil }
 
+// labelled is a cluster whose values cannot be compared.
+type labelled struct {
+	cluster.Cluster
+	labels map[string]string
+}
+
+func TestAClusterWhoseValuesCannotBeCompared(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		set, recorder := newSet()
+		informertest.Run(t, set)
+		cl, src := newCluster("a")
+		follower := must(multicluster.Follow(set, func(context.Context, string, cluster.Cluster) (informer.ClusterSource, error) {
+			return informer.ClusterSource{Source: src, UID: "uid"}, nil
+		}, informer.LeaveSilently))
+		for range 2 {
+			check(follower.Engage(t.Context(), "east", labelled{cl, nil}))
+			engaged(t, set, 1, "east")
+		}
+		recorder.Expect(t, "added east|default/a")
+	})
+}
+
+func TestAClusterThatTheProgramHasDisengagedComesAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		set, recorder := newSet()
+		stop := informertest.Run(t, set)
+		cl, _ := newCluster("a")
+		follower := must(multicluster.Follow(set, lists, informer.LeaveDeleted))
+		check(follower.Engage(t.Context(), "east", cl))
+		recorder.Expect(t, "added east|default/a")
+		must(set.Disengage("east", informer.LeaveSilently))
+		check(follower.Engage(t.Context(), "east", cl))
+		recorder.Expect(t, "added east|default/a")
+		engaged(t, set, 1, "east")
+		stop()
+		if err := follower.Engage(t.Context(), "east", cl); !errors.Is(err, informer.ErrStopped) {
+			t.Errorf("Engage after the end of the informer: %v, want %v", err, informer.ErrStopped)
+		}
+	})
+}
+
 func TestEngageRefuses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		set, _ := newSet()
