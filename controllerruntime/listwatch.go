@@ -44,6 +44,7 @@ func ListWatch[L client.ObjectList](c client.WithWatch, list L, opts ...client.L
 	}
 	r := &resource[L]{client: c, list: list}
 	r.options.ApplyOptions(opts)
+	r.options.Raw = r.options.Raw.DeepCopy() // it belongs to the caller
 	if !object.IsNil(list) {
 		r.list = list.DeepCopyObject().(L)
 	}

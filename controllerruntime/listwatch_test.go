@@ -100,6 +100,17 @@ func TestTheListIsCopied(t *testing.T) {
 	}
 }
 
+func TestTheRawOptionsAreCopied(t *testing.T) {
+	c, raw := &asked{}, &metav1.ListOptions{LabelSelector: "a=b"}
+	lw := cache.ToListerWatcherWithContext(controllerruntime.ListWatch(c, &corev1.PodList{}, &client.ListOptions{Raw: raw}))
+	raw.LabelSelector = "a=c"
+	_, err := lw.ListWithContext(t.Context(), metav1.ListOptions{})
+	ok(t, err)
+	if got := c.options[0].LabelSelector; got != "a=b" {
+		t.Errorf("the selector is %q, want that of the call of ListWatch", got)
+	}
+}
+
 func TestMetadataSaysTheKindOfTheObject(t *testing.T) {
 	c := &asked{}
 	lw := cache.ToListerWatcherWithContext(controllerruntime.ListWatch(c, metadataOf(widgetKind)))
