@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -147,6 +148,23 @@ func TestTheManagerStopsWithTheErrorOfARunnable(t *testing.T) {
 	} {
 		if err := r.Start(t.Context()); err == nil || !strings.Contains(err.Error(), "nil") {
 			t.Errorf("Start of nil: %v", err)
+		}
+	}
+}
+
+func TestTheManagerStopsIfSyncedIsGivenNil(t *testing.T) {
+	pods := newPods(t, controllerruntime.ListWatch(fake.NewFakeClient(), &corev1.PodList{}))
+	src := source.Func(func(context.Context, workqueue.TypedRateLimitingInterface[reconcile.Request]) error { return nil })
+	for want, synced := range map[string]source.Source{
+		"the source given to Synced is nil":     controllerruntime.Synced(nil, pods),
+		"the source given to Synced is nil at ": controllerruntime.Synced((*source.Informer)(nil), pods),
+		"the informer given to Synced is nil":   controllerruntime.Synced(src, (*informer.CustomCacheInformer[*corev1.Pod])(nil)),
+	} {
+		mgr := newManager(t, config.Controller{})
+		nothing := reconcile.Func(func(context.Context, reconcile.Request) (reconcile.Result, error) { return reconcile.Result{}, nil })
+		ok(t, builder.ControllerManagedBy(mgr).Named(t.Name()+want).WatchesRawSource(synced).Complete(nothing))
+		if err := mgr.Start(t.Context()); err == nil || !strings.Contains(err.Error(), strings.TrimSuffix(want, " at ")) {
+			t.Errorf("the manager: %v, want %q", err, want)
 		}
 	}
 }
