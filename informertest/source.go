@@ -120,9 +120,10 @@ func (s *Source[T]) Create(obj T) (T, error) {
 }
 
 // Update replaces an object by a copy of obj and returns it as stored. As with the API server, an
-// update without a difference writes nothing and sends nothing to watches. Update does not block.
-// It returns NotFound if there is no such object, and Conflict if the UID or resourceVersion of
-// obj differs from that of the stored object. An empty UID or resourceVersion is not compared.
+// update without a difference in JSON writes nothing and sends nothing to watches. It returns the
+// stored object then. Update does not block. It returns NotFound if there is no such object, and
+// Conflict if the UID or resourceVersion of obj differs from that of the stored object. An empty UID
+// or resourceVersion is not compared.
 func (s *Source[T]) Update(obj T) (T, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -1,6 +1,8 @@
 package informertest
 
 import (
+	"bytes"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"reflect"
@@ -61,11 +63,23 @@ func (s *state[T]) update(before, obj T) T {
 	after := copyOf(obj)
 	after.SetUID(before.GetUID())
 	after.SetResourceVersion(before.GetResourceVersion())
+	generation := after.GetGeneration()
+	after.SetGeneration(max(generation, before.GetGeneration())) // a lower one is ignored
+	if sameJSON(before, after) {
+		return copyOf(before) // a server does not see an empty map, or a part of a second
+	}
+	after.SetGeneration(generation)
 	setGeneration(before, after)
 	if !reflect.DeepEqual(before, after) {
 		s.write(keyOf(obj), before, after)
 	}
 	return copyOf(after)
+}
+
+func sameJSON(a, b any) bool {
+	x, errX := json.Marshal(a)
+	y, errY := json.Marshal(b)
+	return errX == nil && errY == nil && bytes.Equal(x, y)
 }
 
 // write makes the change from before to after, one of which may be the zero T. It gives the

@@ -165,6 +165,31 @@ func TestAWriteThatChangesNothingIsNone(t *testing.T) {
 	}
 }
 
+// A server compares what it would store. A client that decodes and encodes an object may change it otherwise.
+func TestAWriteOfTheSameJSONIsNone(t *testing.T) {
+	created := metav1.NewTime(time.Date(2026, 1, 2, 3, 4, 5, 6, time.UTC))
+	pod := func() *corev1.Pod {
+		return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "a", CreationTimestamp: created}, Status: corev1.PodStatus{StartTime: &created}}
+	}
+	src := informertest.NewSource(pod())
+	for name, change := range map[string]func(*corev1.Pod){
+		"an empty map":   func(p *corev1.Pod) { p.Labels, p.Spec.NodeSelector = map[string]string{}, map[string]string{} },
+		"an empty slice": func(p *corev1.Pod) { p.Spec.Volumes, p.Status.Conditions = []corev1.Volume{}, []corev1.PodCondition{} },
+		"a part of a second": func(p *corev1.Pod) {
+			second := metav1.NewTime(created.Truncate(time.Second))
+			p.CreationTimestamp, p.Status.StartTime = second, &second
+		},
+	} {
+		other := pod()
+		change(other)
+		for op, got := range map[string]*corev1.Pod{"Update": must(src.Update(other)), "Apply": src.Apply(other)} {
+			if got.ResourceVersion != "1001" || got.Generation != 1 || src.ResourceVersion() != "1001" {
+				t.Errorf("%s, %s: resourceVersion %s, generation %d, source at %s", name, op, got.ResourceVersion, got.Generation, src.ResourceVersion())
+			}
+		}
+	}
+}
+
 func TestWritesFailAsWithTheAPIServer(t *testing.T) {
 	src := informertest.NewSource(configMap("a", "1"))
 	stale := must(src.Get(keyOf("a")))
