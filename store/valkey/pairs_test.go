@@ -1,15 +1,18 @@
 package valkey_test
 
 import (
+	"errors"
 	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/customcacheinformer/informer"
 	"github.com/customcacheinformer/informer/informertest"
+	"github.com/customcacheinformer/informer/internal/sample"
 	"github.com/customcacheinformer/informer/internal/testkit"
 	"github.com/customcacheinformer/informer/share"
 	"github.com/customcacheinformer/informer/store/valkey"
@@ -74,5 +77,30 @@ func TestPairsOfAServer(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// A list with a limit of 1 is a question for the version, and also the first page of a list in pages of one object.
+func TestAReaderListsInPagesOfOneObject(t *testing.T) {
+	srv := server.Start(t)
+	identity := newIdentity()
+	writer := open(t, srv.Client(), sample.ConfigMap("", ""), valkey.Options{Identity: identity})
+	must(t, errors.Join(put(writer, "a", "4"), put(writer, "b", "5"), put(writer, "c", "6")))
+	for _, intake := range []informer.IntakeMode{informer.IntakeWhole, informer.IntakeEarly} {
+		opts := informer.Options[informer.AnyObject]{Intake: intake, PageSize: 1}
+		reader, err := informer.NewFrom(newSource(t, srv.Client(), identity), opts)
+		must(t, err)
+		informertest.Run(t, reader)
+		if objs, err := reader.List("", nil); err != nil || len(objs) != 3 {
+			t.Errorf("%v: %d objects, %v, want 3", intake, len(objs), err)
+		}
+	}
+	source := newSource(t, srv.Client(), identity)
+	first, err := source.List(metav1.ListOptions{Limit: 1})
+	must(t, err)
+	must(t, put(writer, "d", "7"))
+	next := metav1.ListOptions{Limit: 1, Continue: first.(*metav1.List).Continue}
+	if list, err := source.List(next); !apierrors.IsResourceExpired(err) {
+		t.Errorf("the next page of a store that has changed: %v, %v, want 410", list, err)
 	}
 }

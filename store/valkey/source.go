@@ -94,23 +94,25 @@ func (s *Source) Watch(opts metav1.ListOptions) (watch.Interface, error) {
 // ListWithContext returns a *metav1.List of all objects at one version. It blocks while it reads them
 // page by page, and then the changes since the first page. The list is as new as the store: the version
 // in opts, and a limit other than 1, have no effect. With a limit of 1, ListWithContext returns no
-// objects, only the version of the store. If opts also has a version, it returns the error 410 if a
-// watch could not begin at that version. It returns the error 400 if opts has a selector, and 410 if it
-// has a continue token. If the store cannot be listed now, it returns the error 503 with the reason, or
-// the error of ctx if ctx was cancelled. Each request gives up after 10 seconds.
+// objects, only the version of the store, and a continue token for the whole list. If opts also has a
+// version, it returns the error 410 if a watch could not begin at that version. It returns the error
+// 400 if opts has a selector, and 410 if the store no longer has the version of a continue token. If the
+// store cannot be listed now, it returns the error 503 with the reason, or the error of ctx if ctx was
+// cancelled. Each request gives up after 10 seconds.
 func (s *Source) ListWithContext(ctx context.Context, opts metav1.ListOptions) (runtime.Object, error) {
 	switch {
 	case opts.LabelSelector != "" || opts.FieldSelector != "":
 		return nil, apierrors.NewBadRequest("valkey: a Source has no selectors: it lists all objects of the store")
-	case opts.Continue != "":
-		return nil, apierrors.NewResourceExpired("valkey: a Source lists all objects at once")
-	case opts.Limit == 1:
+	case opts.Continue == "" && opts.Limit == 1:
 		return s.probe(ctx, opts.ResourceVersion)
 	}
 	var err error
 	for range maxAttempts {
 		var l *listing
 		if l, err = s.list(ctx); err == nil {
+			if opts.Continue != "" && opts.Continue != versionText(l.version) {
+				return nil, expired("the store has changed since the first page: a Source lists all objects at once")
+			}
 			return l.result(s), nil
 		}
 		if again := (changedError{}); !errors.As(err, &again) {
@@ -140,7 +142,7 @@ func unavailable(err error) error {
 var errNotReady = errors.New("the store has no version: the writer has not listed yet, or reads several namespaces, clusters or kinds")
 
 // probe answers a list with a limit of 1. An informer sends it to find out whether it can continue from
-// a version.
+// a version. It may also be the first page of an informer with PageSize 1, so the answer has a continue token.
 func (s *Source) probe(ctx context.Context, version string) (runtime.Object, error) {
 	h, err := s.look(ctx, "", "0-0", 1, s.writer())
 	if n := parseVersion(version); err == nil && n != 0 {
@@ -152,7 +154,8 @@ func (s *Source) probe(ctx context.Context, version string) (runtime.Object, err
 	if err != nil {
 		return nil, unavailable(err)
 	}
-	return &metav1.List{ListMeta: metav1.ListMeta{ResourceVersion: versionText(h.version)}}, nil
+	now := versionText(h.version)
+	return &metav1.List{ListMeta: metav1.ListMeta{ResourceVersion: now, Continue: now}}, nil
 }
 
 // listing is a list that is being read.
