@@ -67,6 +67,44 @@ func TestAConfigurationThatCannotBeUsedIsAnError(t *testing.T) {
 	}
 }
 
+func kindIn(kind, resource string) Resource {
+	return Resource{GroupVersionResource: widgetResource.GroupVersion().WithResource(resource), Kind: kind, Storage: newMemory(1)}
+}
+
+// The scheme has one type for each name, and panics if it gets another one.
+func TestAKindWhoseNameIsTakenIsAnError(t *testing.T) {
+	access, list := kindIn("Access", "accesses"), kindIn("AccessList", "accesslists")
+	for want, kinds := range map[string][]Resource{
+		`"example.com/v1, Resource=accesslists": example.com/v1 has another kind AccessList, which is a unstructured.UnstructuredList`: {access, list},
+		`"example.com/v1, Resource=accesses": example.com/v1 has another kind AccessList, which is a unstructured.Unstructured`:        {list, access},
+		"has another kind WatchEvent, which is a v1.WatchEvent":                                                                        {kindIn("WatchEvent", "watchevents")},
+		"has another kind ListOptions, which is a v1.ListOptions":                                                                      {kindIn("ListOptions", "listoptions")},
+	} {
+		f := &fixture{pods: newMemory(1), widgets: newMemory(1), gadgets: newMemory(1)}
+		config := f.config()
+		config.Resources = append(config.Resources, kinds...)
+		if server, err := New(config); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("got %v, %v, want %s", server, err, want)
+		}
+		g := serve(t) // the other resources are served without it
+		if err := g.Add(kinds...); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("Add: got %v, want %s", err, want)
+		}
+		g.get(t, widgetsPath, http.StatusOK)
+	}
+	f := serve(t)
+	storage := list.Storage.(*memory)
+	if err := f.Add(list); err != nil {
+		t.Fatal(err)
+	}
+	f.waitUntilReady(t)
+	storage.set(t, custom("AccessList", map[string]any{"name": "a"}, map[string]any{}))
+	f.settle(t)
+	if body := f.get(t, "/apis/example.com/v1/accesslists", http.StatusOK); !strings.Contains(body, `"kind":"AccessListList"`) || !strings.Contains(body, `"name":"a"`) {
+		t.Errorf("a kind whose name ends in List: %s", body)
+	}
+}
+
 func TestConsistentReadsAreRefusedOnDemand(t *testing.T) {
 	f := serve(t, func(c *Config) { c.RefuseConsistentReads = true })
 	f.pods.set(t, pod("a", "n1"))

@@ -2,6 +2,7 @@ package serving
 
 import (
 	"fmt"
+	"reflect"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -29,10 +30,15 @@ func newTypes(resources []Resource) (*types, error) {
 		return nil, err
 	}
 	metav1.AddToGroupVersion(t.scheme, schema.GroupVersion{Version: "v1"})
+	for i := range resources { // before their own kinds are in the scheme: one may be called like the lists of another
+		t.custom[resources[i].GroupVersionResource] = !t.scheme.Recognizes(resources[i].kind())
+	}
 	for i := range resources {
 		r := &resources[i]
-		if !t.scheme.Recognizes(r.kind()) {
-			t.addCustom(r)
+		if t.custom[r.GroupVersionResource] {
+			if err := t.addCustom(r); err != nil {
+				return nil, err
+			}
 		}
 		if err := t.addFields(r); err != nil {
 			return nil, err
@@ -41,14 +47,23 @@ func newTypes(resources []Resource) (*types, error) {
 	return t, nil
 }
 
-// addCustom adds a kind without a Go type to the scheme.
-func (t *types) addCustom(r *Resource) {
+// addCustom adds a kind without a Go type to the scheme. It returns an error if the version has another type of that
+// name, where the scheme would panic: a kind such as WatchEvent, which each version has, or the lists of another resource.
+func (t *types) addCustom(r *Resource) error {
 	if !t.scheme.IsVersionRegistered(r.GroupVersion()) {
 		metav1.AddToGroupVersion(t.scheme, r.GroupVersion())
 	}
-	t.scheme.AddKnownTypeWithName(r.kind(), &unstructured.Unstructured{})
-	t.scheme.AddKnownTypeWithName(r.listKind(), &unstructured.UnstructuredList{})
-	t.custom[r.GroupVersionResource] = true
+	for _, obj := range []runtime.Object{&unstructured.Unstructured{}, &unstructured.UnstructuredList{}} {
+		kind := r.kind()
+		if obj.(runtime.Unstructured).IsList() {
+			kind = r.listKind()
+		}
+		if other := t.scheme.AllKnownTypes()[kind]; other != nil && other != reflect.TypeOf(obj).Elem() {
+			return fmt.Errorf("relay: resource %q: %s has another kind %s, which is a %v", r.String(), r.GroupVersion(), kind.Kind, other)
+		}
+		t.scheme.AddKnownTypeWithName(kind, obj)
+	}
+	return nil
 }
 
 // addFields adds the field selectors of a resource to the scheme. The server answers 400 to other
