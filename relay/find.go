@@ -15,11 +15,7 @@ import (
 // ends, with pauses that grow from 1 s to at most 30 s. It serves each resource that it finds, and calls begin for it.
 func (r *Relay) find(ctx context.Context, begin func(*served)) {
 	backoff := wait.Backoff{Duration: time.Second, Factor: 2, Jitter: 0.2, Steps: 6, Cap: 25 * time.Second}
-	for {
-		names := r.names()
-		if len(names) == 0 {
-			return
-		}
+	for names := r.names(); len(names) > 0; {
 		found, errs := lookup(ctx, r.opts.Upstream, names)
 		for i, name := range names {
 			if errs[i] == nil {
@@ -28,6 +24,9 @@ func (r *Relay) find(ctx context.Context, begin func(*served)) {
 			if errs[i] != nil && ctx.Err() == nil {
 				r.note(ctx, name, errs[i])
 			}
+		}
+		if names = r.names(); len(names) == 0 {
+			return
 		}
 		select {
 		case <-time.After(backoff.Step()):

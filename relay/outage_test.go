@@ -17,6 +17,7 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
 
@@ -67,6 +68,10 @@ func (c *cluster) now(name string) (version int, fault string, moved <-chan stru
 
 func (c *cluster) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	parts := strings.Split(strings.Trim(r.URL.Path, "/"), "/")
+	if len(parts) < 4 {
+		c.describe(w, len(parts))
+		return
+	}
 	name, group := parts[len(parts)-1], parts[1]+"/"+parts[2]
 	kind := kindOf(name)
 	object := func(version int) map[string]any {
@@ -114,6 +119,28 @@ func (c *cluster) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			send(map[string]any{"type": "DELETED", "object": object(version)})
 		}
 	}
+}
+
+// describe answers discovery of the resources of example.com: of the groups, or with three parts of a path, of its version.
+func (c *cluster) describe(w http.ResponseWriter, parts int) {
+	w.Header().Set("Content-Type", "application/json")
+	if _, fault, _ := c.now("discovery"); fault != "" {
+		w.WriteHeader(http.StatusServiceUnavailable)
+		return
+	}
+	if parts < 3 { // of /api too, which then has no versions
+		version := metav1.GroupVersionForDiscovery{GroupVersion: "example.com/v1", Version: "v1"}
+		group := metav1.APIGroup{Name: "example.com", Versions: []metav1.GroupVersionForDiscovery{version}, PreferredVersion: version}
+		_ = json.NewEncoder(w).Encode(metav1.APIGroupList{Groups: []metav1.APIGroup{group}})
+		return
+	}
+	list := metav1.APIResourceList{GroupVersion: "example.com/v1"}
+	for _, name := range fourResources[1:] {
+		list.APIResources = append(list.APIResources, metav1.APIResource{
+			Name: name, SingularName: strings.TrimSuffix(name, "s"), Kind: kindOf(name), Namespaced: true, Verbs: metav1.Verbs{"get", "list", "watch"},
+		})
+	}
+	_ = json.NewEncoder(w).Encode(list)
 }
 
 func kindOf(name string) string { return strings.ToUpper(name[:1]) + strings.TrimSuffix(name[1:], "s") }

@@ -205,7 +205,12 @@ func (r *Relay) serve(ctx context.Context) error {
 	for _, s := range r.all() {
 		begin(s)
 	}
-	finding.Go(func() { r.find(serve, begin) })
+	finding.Go(func() {
+		r.find(serve, begin)
+		if r.failed() { // the last name may have been that of a resource whose informer had ended
+			stopServing()
+		}
+	})
 	errs := []error{r.server.Run(serve)}
 	stopServing()
 	finding.Wait()
