@@ -48,6 +48,12 @@ func TestAResourceUnderTwoNamesIsServedOnce(t *testing.T) {
 	}
 }
 
+func TestTheOptionsOfARelayAreCopied(t *testing.T) {
+	opts := names(t, newCluster(t), "widgets.example.com")
+	o, _ := begin(t, opts, func() { opts.Names[0], opts.Upstream.Host = "none.example.com", "http://127.0.0.1:1" })
+	o.await("the relay does not begin", func() bool { return o.relay.Ready() == nil })
+}
+
 // The name leads to the resource whose store has failed, so nothing else can follow.
 func TestARelayWhoseStoreHasFailedEndsWhenTheLastNameIsFound(t *testing.T) {
 	store := informertest.NewDurable()

@@ -15,6 +15,7 @@ import (
 	genericapiserver "k8s.io/apiserver/pkg/server"
 	"k8s.io/apiserver/pkg/server/healthz"
 	clientfeatures "k8s.io/client-go/features"
+	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
 
 	"github.com/customcacheinformer/informer"
@@ -56,6 +57,7 @@ func newRelay(opts Options) (*Relay, error) {
 	if !clientfeatures.FeatureGates().Enabled(clientfeatures.WatchListClient) {
 		return nil, errors.New("client-go's feature WatchListClient is off, and the watch cache is filled by it")
 	}
+	opts.Upstream, opts.Names = rest.CopyConfig(opts.Upstream), slices.Clone(opts.Names) // the caller may change theirs
 	r := &Relay{opts: opts, unknown: map[string]error{}}
 	if r.opts.MaxStaleness == 0 {
 		r.opts.MaxStaleness = DefaultMaxStaleness
@@ -94,6 +96,7 @@ func newRelay(opts Options) (*Relay, error) {
 }
 
 func (r *Relay) make(resource Resource) (*served, serving.Resource, error) {
+	resource.Fields, resource.ShortNames = slices.Clone(resource.Fields), slices.Clone(resource.ShortNames)
 	s, none := &served{Resource: resource}, serving.Resource{}
 	lw, err := s.source(r.stopping, r.opts.Upstream, s.answered)
 	if err != nil {
