@@ -158,6 +158,12 @@ func (c *catalog) serviceOf(group string) (name string) {
 	return name
 }
 
+// mayShow reports whether discovery may show other kinds of a group than it has shown. It does so for the groups that the API
+// server itself has, and those that have an APIService. Other groups are only in CRDs.
+func (c *catalog) mayShow(group string) bool {
+	return c.asked && (c.groups[group] || c.serviceOf(group) != "")
+}
+
 // offers returns all kinds that the server offers.
 func (c *catalog) offers() map[schema.GroupKind]Offer {
 	all := map[schema.GroupKind]Offer{}

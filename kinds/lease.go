@@ -46,8 +46,8 @@ func (s *Set[T]) Acquire(kind Kind) (*Lease[T], error) {
 	if m.users++; m.users == 1 && !m.wanted {
 		s.settleMemberLocked(m)
 	}
-	if m.at == nil && (s.durable || s.catalog.asked) {
-		// Discovery may have been behind when it was asked, or the kind may have been removed while the program was down.
+	if m.at == nil && (s.durable || s.catalog.mayShow(kind.Group)) {
+		// The kind may have been removed while the program was down, or discovery may have been behind when it was asked.
 		s.ask()
 	}
 	return &Lease[T]{Reader: s.objects.In(m.name), set: s, of: m}, nil

@@ -63,7 +63,7 @@ func mutateFault(n int) bool {
 			_, err = fmt.Fprintln(f, n)
 		}
 		if err != nil || f.Close() != nil {
-			panic("cannot write " + mutateReports)
+			mutateReached[n].Store(false) // a test may limit the sizes of files for a moment
 		}
 	}
 	return n == mutateChosen

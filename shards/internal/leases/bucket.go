@@ -29,7 +29,7 @@ func (p Past) Write(lease *coordinationv1.Lease) {
 }
 
 // maxDeletes is the maximum number of bytes of the deletes in a Lease, and maxAnnotations that of all annotations, with
-// their names, when deletes are added. Kubernetes allows 256 KiB for all annotations. The rest is for what the next holder
+// their names, when deletes or claims are added. Kubernetes allows 256 KiB for all annotations. The rest is for what the next holder
 // writes.
 const (
 	maxDeletes     = 200 << 10
@@ -70,19 +70,25 @@ func (d Deletes) Write(lease *coordinationv1.Lease) bool {
 // AddTo adds deletes to the Lease of a bucket, as many as there is room for. It returns the added
 // deletes, or nil if there is no room.
 func (d Deletes) AddTo(lease *coordinationv1.Lease) (added Deletes) {
-	there, room := ReadDeletes(lease), maxAnnotations-len(deletesAnnotation)
-	for key, value := range lease.Annotations {
-		if key != deletesAnnotation {
-			room -= len(key) + len(value)
-		}
-	}
+	there, room := ReadDeletes(lease), min(maxDeletes, roomFor(lease, deletesAnnotation))
 	for ; d.Number() > 0; d = d.half() {
-		if text := format(d.union(there)); len(text) <= min(room, maxDeletes) {
+		if text := format(d.union(there)); len(text) <= room {
 			annotate(lease, deletesAnnotation, text)
 			return d
 		}
 	}
 	return nil
+}
+
+// roomFor returns how many bytes the annotation may have. It may be less than 0.
+func roomFor(lease *coordinationv1.Lease, annotation string) (room int) {
+	room = maxAnnotations - len(annotation)
+	for key, value := range lease.Annotations {
+		if key != annotation {
+			room -= len(key) + len(value)
+		}
+	}
+	return room
 }
 
 // union returns the keys of both, sorted and without duplicates.
@@ -197,11 +203,15 @@ func ReadClaims(lease *coordinationv1.Lease) []Claim {
 	return parse[[]Claim](Believed(lease).Annotations[claimsAnnotation])
 }
 
-// SetClaims writes claims into a Lease. If claims is empty, it removes the claims that the Lease has.
+// SetClaims writes claims into a Lease. If claims is empty, or the Lease has no room for them, it removes the claims that the
+// Lease has: then the other replicas keep what they know for longer.
 func SetClaims(lease *coordinationv1.Lease, claims []Claim) {
 	text := ""
 	if len(claims) > 0 {
 		text = format(claims)
+	}
+	if len(text) > roomFor(lease, claimsAnnotation) {
+		text = ""
 	}
 	annotate(lease, claimsAnnotation, text)
 }

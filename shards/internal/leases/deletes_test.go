@@ -72,3 +72,19 @@ func TestDeletesLeaveRoomForTheOtherAnnotations(t *testing.T) {
 		t.Errorf("%d keys are added for which there is no room", added.Number())
 	}
 }
+
+// A bucket could not be released, and a session not be renewed, if the API server refused the claims.
+func TestClaimsForWhichThereIsNoRoomAreLeftOut(t *testing.T) {
+	lease := &coordinationv1.Lease{}
+	claims := []Claim{{Buckets: "1", Handled: Handled{"w": {strings.Repeat("s", 30<<10): {After: "1", To: "2"}}}}}
+	annotate(lease, deletesAnnotation, strings.Repeat("d", maxDeletes))
+	SetClaims(lease, claims)
+	if ReadClaims(lease) == nil {
+		t.Error("claims for which there is room are left out")
+	}
+	annotate(lease, seenAnnotation, strings.Repeat("v", 20<<10))
+	SetClaims(lease, claims)
+	if n := len(lease.Annotations[claimsAnnotation]); n > 0 {
+		t.Errorf("claims with %d bytes are written, for which there is no room", n)
+	}
+}
