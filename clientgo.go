@@ -70,7 +70,8 @@ type ClientGo struct {
 // behaves as client-go's does, except for the differences in docs/differences-from-client-go.md.
 // NewSharedIndexInformer does not block, except in Options, and may be called from any goroutine.
 //
-// NewSharedIndexInformer panics if lw is nil or cannot list and watch, because it cannot return an error.
+// NewSharedIndexInformer panics if lw is nil or cannot list and watch, or if an index function is nil, because
+// it cannot return an error.
 // resync is the resync period of handlers that have none of their own. A period below 1 s counts as 1 s, but if
 // resync is 0, no handler is resynced. The source's objects must have the type of example; if example is nil,
 // they may have any type. Index functions are called while the store is locked and must not call the informer,

@@ -1,6 +1,7 @@
 package parity_test
 
 import (
+	"strings"
 	"testing"
 	"testing/synctest"
 
@@ -11,6 +12,7 @@ import (
 	corelisters "k8s.io/client-go/listers/core/v1"
 	"k8s.io/client-go/tools/cache"
 
+	"github.com/customcacheinformer/informer"
 	"github.com/customcacheinformer/informer/informertest"
 )
 
@@ -215,4 +217,23 @@ func toldOfSeed(s shared) []string {
 		return []string{"add a@0 initial", "add gone@-1 initial"}
 	}
 	return nil
+}
+
+// client-go's informer takes it, and panics at the first object.
+func TestANilIndexFunctionIsRefused(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		src, none := informertest.NewSource(object("a", "1")), cache.Indexers{"x": nil}
+		func() {
+			defer func() {
+				if err, ok := recover().(error); !ok || !strings.Contains(err.Error(), `the function of index "x" is nil`) {
+					t.Errorf("NewSharedIndexInformer: %v", err)
+				}
+			}()
+			informer.ClientGo{}.NewSharedIndexInformer(src, nil, 0, none)
+		}()
+		inf := informer.ClientGo{}.NewSharedIndexInformer(src, nil, 0, nil)
+		if err := inf.AddIndexers(none); err == nil || !strings.Contains(err.Error(), `the function of index "x" is nil`) {
+			t.Errorf("AddIndexers: %v", err)
+		}
+	})
 }
