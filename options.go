@@ -302,11 +302,10 @@ type WatcherOptions struct {
 	// initial state. Without Workers and Retry it is called before any later event.
 	//
 	// OnSynced is never called before the informer has synced. So an object that a [Reader] does not
-	// find in OnSynced does not exist, or is hidden by a selector, with two exceptions. The store may
-	// have refused the object, or it could not be used: that was reported to ErrorHandler. Or the
-	// object is in a cluster whose first list is not complete yet, see [Clusters.SyncedIn]. OnSynced is
-	// called only once, and must itself retry what fails, until ctx ends. Registration.Synced is closed
-	// when OnSynced has returned. Defaults to none.
+	// find in OnSynced does not exist, or is hidden by a selector, with these exceptions: the store
+	// refused the object, or it could not be used, which was reported to ErrorHandler, or the first list
+	// of its cluster is not complete, see [Clusters.SyncedIn]. OnSynced is called once, and must itself
+	// retry what fails, until ctx ends. Registration.Synced closes after it. Defaults to none.
 	OnSynced func(ctx context.Context)
 }
 
