@@ -198,6 +198,7 @@ type views struct {
 	events []event
 	twice  []string // adds of objects that were there, which a Recorder accepts of a cluster that comes again
 
+	silent    string          // a cluster that may leave silently at any moment: its objects may be added twice
 	forgotten map[string]bool // clusters
 	block     func(e event)   // called for each event that was recorded; may be nil
 }
@@ -223,7 +224,7 @@ func (v *views) forget(cluster string) {
 
 func (v *views) Add(ctx context.Context, e event) error {
 	r := v.in(e.Cluster())
-	if _, known := r.ViewIn(e.Cluster())[e.Key()]; known {
+	if _, known := r.ViewIn(e.Cluster())[e.Key()]; known && e.Cluster() != v.silent {
 		v.mu.Lock()
 		v.twice = append(v.twice, e.Cluster()+"|"+e.Key().String())
 		v.mu.Unlock()
