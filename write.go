@@ -179,12 +179,15 @@ func (a *access[T]) insist(ctx context.Context, op, key string, try func() error
 // error that wraps ErrPermanent if the store refuses the operation, and the error of ctx if ctx ends
 // first. The caller should first publish all earlier changes, because repeat may take long.
 func (a *access[T]) repeat(ctx context.Context, op, key string, err error, try func() error) error {
-	begun, failures := time.Now(), 0
+	begun, failures, last := time.Now(), 0, error(nil)
 	rest := func(f retry.Failure) error {
-		failures = f.Count
 		if interrupted(ctx, f.Err) {
+			if failures > 0 { // the first failure is reported
+				a.report(ctx, &StoreError{Op: op, Key: key, Failures: failures, GaveUp: true, Err: last})
+			}
 			return f.Err
 		}
+		failures, last = f.Count, f.Err
 		permanent := errors.Is(f.Err, ErrPermanent)
 		failed := &StoreError{Op: op, Key: key, Failures: f.Count, GaveUp: permanent, Err: f.Err}
 		a.failing.Store(failed)

@@ -78,6 +78,32 @@ func TestAnInformerIsNotSyncedWhileItsStoreIsDown(t *testing.T) {
 	})
 }
 
+// The stop comes between two attempts, or interrupts one.
+func TestAnOperationThatTheStopInterruptsIsGivenUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		down := errors.New("the disk is on fire")
+		store := informertest.NewDurable()
+		store.Fail(func(op, _ string) error {
+			if op != "apply" {
+				return nil
+			}
+			defer store.Hang() // the next attempt
+			return down
+		})
+		var errs errorLog
+		_, _, stop := begun(t, informertest.NewSource(object("a", "1")), options{Durable: store, ErrorHandler: errs.Handle})
+		sleepBubble(hour)
+		if got := errs.Take(); len(got) != 1 {
+			t.Errorf("reported in an hour: %v", got)
+		}
+		stop()
+		var failed *informer.StoreError
+		if got := errs.Take(); len(got) != 1 || !errors.As(got[0], &failed) || !failed.GaveUp || failed.Failures != 1 || !errors.Is(got[0], down) {
+			t.Errorf("reported at the stop: %v", got)
+		}
+	})
+}
+
 func TestAStoreOutageHoldsTheSourceBack(t *testing.T) {
 	eachQueue(t, func(t *testing.T, queue informer.QueueKind) {
 		const writes = 10_000
