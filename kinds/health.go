@@ -108,7 +108,7 @@ func (m *member) health(source informer.SourceHealth) KindHealth {
 	if m.at != nil {
 		h.Resource, h.Version, h.Namespaced = m.at.resource.Resource, m.at.resource.Version, m.at.namespaced
 	}
-	if m.state == Reading && source.SourceError != nil {
+	if m.state == Reading && !source.SourceFailingSince.IsZero() { // a source may also have an error that is only a warning
 		h.State, h.Reason, h.Since = Parked, source.SourceError.Error(), source.SourceFailingSince
 	}
 	return h

@@ -201,3 +201,28 @@ func TestALeaseTakesTheResultOfSelect(t *testing.T) {
 		}
 	})
 }
+
+// A slow first list is a reason to look, but nothing has failed: the kind is not parked.
+func TestAKindWhoseFirstListIsSlowIsNotParked(t *testing.T) {
+	var first sync.Once
+	run(t, kinds.Options[whole]{}, func(s *server) {
+		s.define(widgets)
+		s.objects(widgets.name(), "default", "a")
+		s.fail = func(_, path string) *metav1.Status {
+			if strings.HasSuffix(path, "/"+widgets.plural) {
+				first.Do(func() { after(10 * time.Minute) })
+			}
+			return nil
+		}
+	}, func(w *world) {
+		w.acquire(widget)
+		after(5 * time.Minute)
+		h := w.set.Health()
+		if n, longest := h.Parked(); n > 0 || longest > 0 || len(h.Kinds) != 1 || h.Kinds[0].State != kinds.Reading {
+			w.t.Errorf("%d kinds are parked, the first for %v: %+v", n, longest, h.Kinds)
+		}
+		w.is("Widget.example.com", kinds.Reading, "")
+		after(time.Hour)
+		w.expect(widgetEvents("initial added|a")...)
+	})
+}

@@ -63,7 +63,7 @@ func (r *requests) ListWithContext(ctx context.Context, opts metav1.ListOptions)
 		switch {
 		case err != nil:
 		case early:
-			list, err = r.takePage(ctx, list, first)
+			list, err = r.takePage(list, first)
 		default:
 			r.parts.whole()
 		}
@@ -113,7 +113,7 @@ func (r *requests) resume(ctx context.Context) (runtime.Object, error) {
 }
 
 // takePage passes the objects of a page to the sink, and returns the page without them.
-func (r *requests) takePage(ctx context.Context, page runtime.Object, first bool) (runtime.Object, error) {
+func (r *requests) takePage(page runtime.Object, first bool) (runtime.Object, error) {
 	if !r.enter(ownWork) {
 		return nil, context.Canceled
 	}
