@@ -72,10 +72,10 @@ type ClientGo struct {
 //
 // NewSharedIndexInformer panics if lw is nil or cannot list and watch, or if an index function is nil, because
 // it cannot return an error.
-// resync is the resync period of handlers that have none of their own. A period below 1 s counts as 1 s, but if
-// resync is 0, no handler is resynced. The source's objects must have the type of example; if example is nil,
-// they may have any type. Index functions are called while the store is locked and must not call the informer,
-// as with client-go's. The informer logs with the logger of the ctx given to RunWithContext.
+// resync is the resync period of handlers that have none of their own. A period of 0 or less means no resyncs, and
+// any other below 1 s counts as 1 s. If resync is 0, no handler is resynced. The source's objects must have the type
+// of example; if example is nil, they may have any type. Index functions are called while the store is locked and must
+// not call the informer, as with client-go's. The informer logs with the logger of the ctx given to RunWithContext.
 //
 // The result also has the methods Health() [Health] and WaitForSync(context.Context) error of
 // CustomCacheInformer. Use a type assertion to call them. A factory's InformerFor returns the result itself,
@@ -485,7 +485,7 @@ func (i *SinkInformer[T]) WaitForSync(ctx context.Context) error { return i.core
 func (i *SinkInformer[T]) ResourceVersion() string { return i.core.ResourceVersion() }
 
 // Health returns the state of the informer at this moment. Objects is the number of objects that the sink has
-// taken and that still exist. Health does not block.
+// taken and has not removed since. Health does not block.
 func (i *SinkInformer[T]) Health() Health { return i.core.Health() }
 
 // MemberHealth implements [Member]. It returns the same state as Health and does not block.

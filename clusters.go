@@ -36,9 +36,9 @@ type Clusters[T Object] struct {
 
 // ClusterOptions are the options of [NewOverClusters] that concern the clusters. The zero value is ready to use.
 type ClusterOptions struct {
-	// SyncWait is how long, from the start of Run, the informer waits for the first lists of all engaged clusters. After that, one
-	// complete list is enough to sync. 0 means 30 s, and a negative value means no limit. To wait for one cluster, use
-	// [Clusters.WaitForSyncIn].
+	// SyncWait is how long the informer waits for the first lists of all engaged clusters. The wait begins with Run, or when Run has
+	// read Options.Durable. After it, one complete list is enough to sync. 0 means 30 s, and a negative value means no limit. To wait
+	// for one cluster, use [Clusters.WaitForSyncIn].
 	SyncWait time.Duration
 }
 
@@ -390,8 +390,8 @@ func (c *Clusters[T]) WaitForSyncIn(ctx context.Context, cluster string) error {
 	}
 }
 
-// WaitForVersionIn is like [CustomCacheInformer.WaitForVersion] for one cluster. If the cluster is not engaged, or is
-// disengaged meanwhile, the error wraps [ErrNotEngaged].
+// WaitForVersionIn is like [CustomCacheInformer.WaitForVersion] for one cluster. The error wraps [ErrNotEngaged] if the cluster is
+// not engaged, is disengaged meanwhile, or gets a source with another UID from [Clusters.Replace].
 func (i *CustomCacheInformer[T]) WaitForVersionIn(ctx context.Context, cluster, version string) error {
 	for last := (*scope)(nil); ; {
 		s, ok := i.roster.scope(cluster)

@@ -19,8 +19,8 @@ import (
 )
 
 var (
-	// ErrAlreadyRun indicates that Run was called before. An informer or a group runs only once: to
-	// start again, make a new one.
+	// ErrAlreadyRun indicates that Run was called before. An informer, a group or another member runs
+	// only once: to start again, make a new one.
 	ErrAlreadyRun = errors.New("informer has already been run")
 
 	// ErrStopped indicates that the call can no longer do its work, because Run's ctx is done or the
@@ -28,8 +28,8 @@ var (
 	ErrStopped = errors.New("informer has stopped")
 
 	// ErrPermanent indicates that another attempt cannot help. If a watcher returns an error that wraps
-	// ErrPermanent, the event is not retried. A store refuses a change with such an error, see
-	// Options.Store.
+	// ErrPermanent, the event is not retried. A store or a [Sink] refuses a change with such an error,
+	// see Options.Store. See enqueue.NewController for what it means for a reconcile function.
 	ErrPermanent = errors.New("permanent failure")
 
 	// ErrNotEngaged indicates that an informer of [NewOverClusters] does not read the cluster, see
@@ -99,6 +99,9 @@ func (e *SyncError) values(key string, who any) []any {
 // WatchError reports a list or watch that failed. Each kind of failure, such as a 403, is reported once. It
 // is reported again only if the list or the watch has worked in between. The informer keeps trying, with
 // growing pauses.
+//
+// A WatchError also reports a list that the informer has taken although it has no version, or although it
+// shows that the server has gone back in time.
 type WatchError struct {
 	Op        string // "list" or "watch"
 	Resource  string // Options.Name
@@ -124,9 +127,11 @@ func (e *WatchError) Unwrap() error { return e.Err }
 
 // StoreError reports an operation on the store that failed. It is reported when the operation begins to
 // fail. The informer then retries the operation with growing pauses, and later changes wait. It gives up
-// if the store refuses the operation with ErrPermanent, or if the informer stops. The error is then
-// reported once more, with GaveUp set. GaveUp is also set if Run ends because the store does not find an
-// object.
+// if the store refuses the operation with ErrPermanent, or if the informer stops, and then reports the
+// last error with GaveUp set. If the store refuses the first attempt, there is only this report. GaveUp
+// is also set for an operation that is not retried, such as the scan of [CustomCacheInformer.All], and if
+// Run ends because the store does not find an object. Get and WaitFor return a StoreError and do not
+// report it.
 type StoreError struct {
 	// Op is the operation that failed: "get", "add", "update" or "delete", or for a [Sink] "put" or "remove". For a Durable it may
 	// also be "scan", "apply", "forget", "resume" or "tombstones". In Health it may also be "list" or "bookmark",
@@ -173,7 +178,7 @@ type EventError struct {
 }
 
 // Error returns a text with the watcher, the type of the event, the key, Err, and whether the event was
-// given up.
+// given up. If Type is 0, the text has only the watcher and Err.
 func (e *EventError) Error() string {
 	if e.Type == 0 {
 		return fmt.Sprintf("watcher %s: OnSynced: %v", e.Watcher, e.Err)

@@ -30,8 +30,9 @@ type Options struct {
 	// the cluster answers but does not show its identity. Any other error means that the cluster does not answer. Several
 	// goroutines may call UID at once. Defaults to [store.ClusterUID], the UID of the namespace kube-system.
 	UID func(ctx context.Context, config *rest.Config) (types.UID, error)
-	// ErrorHandler is called when a kubeconfig is refused, a follower returns an error, or the kubeconfigs cannot be
-	// read. Several goroutines may call it at once. Defaults to [informer.Report].
+	// ErrorHandler is called when a kubeconfig is refused, a changed kubeconfig leads to an address that does not answer,
+	// a follower returns an error, or the kubeconfigs cannot be read. Several goroutines may call it at once. Defaults to
+	// [informer.Report].
 	ErrorHandler func(ctx context.Context, err error)
 }
 

@@ -33,16 +33,16 @@ var ErrStandbyDeletesDropped = errors.New("too many deletes on standby, the olde
 // be copied.
 //
 // A Controller loses no delete of an informer over an [informer.Durable], except those that
-// Options.StandbyDeletes drops. A delete counts as handled when a call has finished the work for each key
-// that it led to. The call must have begun after the key was queued. It must return nil and ask for no
-// other call, or return an error that wraps [informer.ErrPermanent]. Until the delete is handled, the
-// store keeps its tombstone (a record of the deleted object), and the controller gets the delete again
-// after a restart or a crash. A delete that leads to no key is handled at once. reconcile gets only the
-// key. So if the object was created again, a call for its key also counts for the delete.
+// Options.StandbyDeletes drops, and those that still wait when a group removes the controller. A delete
+// counts as handled when a call has finished the work for each key that it led to. The call must have
+// begun after the key was queued. It must return nil and ask for no other call, or return an error that
+// wraps [informer.ErrPermanent]. Until the delete is handled, the store keeps its tombstone (a record of
+// the deleted object), and the controller gets the delete again after a restart or a crash. A delete that
+// leads to no key is handled at once. reconcile gets only the key. So if the object was created again, a
+// call for its key also counts for the delete.
 //
-// If reconcile asks for another call after every success, for example once an hour, no delete ever counts
-// as handled, and the store keeps all tombstones. To have keys reconciled from time to time, give a
-// source a ResyncPeriod with [Source.With].
+// If reconcile always asks for another call, for example once an hour, no delete ever counts as handled,
+// and the store keeps all tombstones. For regular calls, give a source a ResyncPeriod with [Source.With].
 type Controller[K comparable] struct {
 	hooks
 	opts      Options

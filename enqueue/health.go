@@ -29,7 +29,8 @@ type Health struct {
 	// Reason is why one of Late cannot sync, for example because an informer does not run. It is
 	// nil if no reason is known.
 	Reason error `json:"-"`
-	// Standby is true if Options.Elected is set and the workers have not started yet.
+	// Standby is true if Options.Elected is set, until the controller has synced and is elected. The
+	// workers start when the keys of all objects have been queued after that.
 	Standby bool `json:"standby"`
 	// Workers is Options.Workers, or 1 if that is 0. With [InClusters], Busy may be greater, because a
 	// call that lasts longer than a second no longer occupies a worker.
@@ -38,7 +39,7 @@ type Health struct {
 	// Waiting.
 	Queued int `json:"queued"`
 	// OldestQueued is how long the oldest of the queued keys has been waiting for a worker. It is 0
-	// if there is none, or if the workers have not started.
+	// if there is none, before the controller has synced, and on standby.
 	OldestQueued time.Duration `json:"-"`
 	// Waiting is how many keys wait for a retry, or for the time that a call asked for. An event can
 	// put such a key into the queue earlier: then it counts in both Queued and Waiting.
@@ -59,9 +60,11 @@ type Health struct {
 	// Failures lists the keys that have been failing for the longest time, the longest first, at
 	// most ten.
 	Failures []KeyHealth `json:"-"`
-	// LastSuccess is when a call of reconcile last returned nil. It is zero if there was none yet.
+	// LastSuccess is when the last of the Succeeded calls returned. It is zero if there was none yet.
 	LastSuccess time.Time `json:"lastSuccess,omitzero"`
-	// Succeeded is how many calls have returned nil.
+	// Succeeded is how many calls have returned nil. With [InClusters], it includes the calls that have
+	// returned informer.ErrNotEngaged for a cluster that has left. A call that returns after the lease
+	// is lost does not count.
 	Succeeded int `json:"succeeded"`
 	// Again is how many of the Succeeded calls have asked for another call.
 	Again int `json:"again"`
@@ -98,7 +101,7 @@ const (
 type KeyHealth struct {
 	Key      string        // the key, as fmt.Sprint prints it
 	For      time.Duration // the time since the call began, or since the first failure
-	Failures int           // how many calls have failed in a row
+	Failures int           // how many calls have failed in a row; starts over after the key was given up
 	GaveUp   bool          // no attempt follows until an event puts the key into the queue
 	NextTry  time.Time     // when the pause before the next attempt ends; zero if there is no pause
 	Err      error         // the error of the last call
@@ -141,9 +144,9 @@ func (h Health) Live() error {
 }
 
 // MarshalJSON encodes the fields with names in camel case. OldestQueued and Stuck become numbers of
-// seconds, "oldestQueuedSeconds" and "stuckSeconds"; the latter is left out if it is 0. Reason, Took
-// and TookSum are not encoded, and neither are Calls and Failures, because they name keys; package
-// debug shows them.
+// seconds, "oldestQueuedSeconds" and "stuckSeconds". Late, LastSuccess, Dropped and Stuck are left out
+// if they are empty or 0. Reason, Took and TookSum are not encoded, and neither are Calls and Failures,
+// because they name keys; package debug shows them.
 func (h Health) MarshalJSON() ([]byte, error) {
 	type fields Health // has the tags, but not this method
 	return json.Marshal(struct {

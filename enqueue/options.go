@@ -23,7 +23,8 @@ type Options struct {
 	// informer of the group must not have this name either.
 	Name string
 
-	// Workers is how many keys are reconciled at once, at most 65,536. Defaults to 1.
+	// Workers is how many keys are reconciled at once, at most 65,536. With [InClusters], calls that
+	// last longer than a second do not count, so more keys may be reconciled at once. Defaults to 1.
 	Workers int
 
 	// MaxAttempts is the number of failures in a row after which a key is given up. With the default
@@ -118,9 +119,10 @@ type Options struct {
 	// fencing token of that ctx.
 	//
 	// The bucket of a key depends only on the key. The type of the keys must be types.NamespacedName,
-	// [Key], a string, or made of strings, integers and bools in exported fields. A set that divides
-	// by namespace allows only types.NamespacedName. Add the set to the same group. Elected must not
-	// be set. Defaults to nil: this replica reconciles all keys.
+	// [Key], a string, or made of strings, integers and bools in exported fields. These fields must not
+	// be embedded or have json tags. A set that divides by namespace allows only types.NamespacedName.
+	// Add the set to the same group. Elected must not be set. Defaults to nil: this replica reconciles
+	// all keys.
 	Shards sharding.Option
 }
 

@@ -15,9 +15,9 @@ import (
 )
 
 // Source delivers keys to a [Controller]. It consists of an informer, whose events it follows, and a rule that leads from an object
-// to keys. [For], [Owns], [Watches] and [WatchesIn] make one, and [InClusters] adds clusters to its keys. If one of their arguments
-// cannot be used, NewController returns an error. A Source may be copied, and given to several controllers. The zero Source cannot
-// be used.
+// to keys. [For], [Owns], [Watches] and [WatchesIn] make one, and [InClusters] adds clusters to its keys. A source over an
+// [informer.Clusters] needs InClusters or WatchesIn. If an argument cannot be used, NewController returns an error. A Source may be
+// copied, and given to several controllers. The zero Source cannot be used.
 type Source[K comparable] struct {
 	opts          informer.WatcherOptions
 	informer      any
@@ -31,7 +31,7 @@ type Source[K comparable] struct {
 }
 
 // With returns a source like s whose watcher uses opts, for example with a ResyncPeriod. opts.Name defaults to the name of the
-// controller. opts replaces the options of an earlier With.
+// controller, with "-2", "-3" and so on for further sources over one informer. opts replaces the options of an earlier With.
 func (s Source[K]) With(opts informer.WatcherOptions) Source[K] {
 	s.opts = opts
 	return s
@@ -76,7 +76,7 @@ func liftable[T informer.Object](function string, inf *informer.CustomCacheInfor
 //
 // keys is called with the ctx of a watcher's call, possibly from several goroutines at once. It may block, which delays the later
 // events of the source, and may read from an informer. If only the key of a deleted object is known, keys gets an object with
-// nothing but that key.
+// only the namespace, the name and perhaps the UID.
 //
 // If keys returns an error, the event leads to no key. The source then calls keys again, first after 100 ms and later after up to
 // a minute, until keys returns no error or one that wraps [informer.ErrPermanent]. Until then a Durable keeps the tombstones of
@@ -135,7 +135,8 @@ func InClusters(s Source[types.NamespacedName]) Source[Key] {
 }
 
 // WatchesIn returns a source like that of [Watches], for an informer over many clusters: keys also gets the name of the object's
-// cluster.
+// cluster. An error of keys that wraps [informer.ErrNotEngaged] also wraps ErrPermanent, so keys is not called again. So if
+// keys reads from an informer that may engage the cluster later, keys must return another error.
 func WatchesIn[T informer.Object, K comparable](inf *informer.CustomCacheInformer[T], keys func(ctx context.Context, cluster string, obj T) ([]K, error), changes ...Change) Source[K] {
 	return watches("WatchesIn", inf, keys, keys == nil, changes)
 }
