@@ -25,10 +25,11 @@ type Options struct {
 	Name string
 	// Allow permits parts of kubeconfigs that would otherwise be refused. Defaults to none.
 	Allow Allow
-	// UID returns the identity of the cluster that config leads to. It must return when its ctx ends, which is after
-	// 10 s at the latest. An error that is Forbidden or NotFound, see [k8s.io/apimachinery/pkg/api/errors], means that
-	// the cluster answers but does not show its identity. Any other error means that the cluster does not answer. Several
-	// goroutines may call UID at once. Defaults to [store.ClusterUID], the UID of the namespace kube-system.
+	// UID returns the identity of the cluster that config leads to. It may change config. It must return when its ctx
+	// ends, which is after 10 s at the latest. An error that is Forbidden or NotFound, see
+	// [k8s.io/apimachinery/pkg/api/errors], means that the cluster answers but does not show its identity. Any other
+	// error means that the cluster does not answer. Several goroutines may call UID at once. Defaults to
+	// [store.ClusterUID], the UID of the namespace kube-system.
 	UID func(ctx context.Context, config *rest.Config) (types.UID, error)
 	// ErrorHandler is called when a kubeconfig is refused, a changed kubeconfig leads to an address that does not answer,
 	// a follower returns an error, or the kubeconfigs cannot be read. Several goroutines may call it at once. Defaults to

@@ -25,10 +25,10 @@ import (
 // A controller of package enqueue, as a member of a group, should work only on the leader: set
 // its Options.Elected to the manager's Elected channel. Then its informers are in sync on every
 // replica, and a new leader begins at once. A group stops its controllers before its informers,
-// and a manager that shuts down keeps its lease until both have stopped. A manager whose
-// lease is lost returns from Start at once, so the process must end then, as always with a
-// manager. A controller cannot tell these two cases apart, so it ignores DrainTimeout if Elected
-// is set without Lost.
+// and a manager that shuts down keeps its lease until both have stopped, but at most for its
+// GracefulShutdownTimeout. A manager whose lease is lost returns from Start at once, so the
+// process must end then, as always with a manager. A controller cannot tell these two cases
+// apart, so it ignores DrainTimeout if Elected is set without Lost.
 //
 // A watcher that writes should run only on the leader, too. Either let the watcher put work
 // into the queue of a controller, or add the watcher when the manager's Elected channel is

@@ -98,9 +98,9 @@ type hooks = membership.Worker
 //
 // NewController adds a watcher to the informer of each source. Make the controller before these informers
 // run: over a Durable, it then also gets the deletes that happened while the program was down, see
-// promise 5 of package informer. A controller that is made more than a minute after the first watcher of
-// an informer gets only later deletes. If you never run a controller, add it to a group and remove it
-// there: otherwise a Durable keeps tombstones for it.
+// promise 5 of package informer. If an informer runs, a controller that is made more than a minute after
+// the informer's first watcher gets only later deletes. If you never run a controller, add it to a group
+// and remove it there: otherwise a Durable keeps tombstones for it.
 //
 // NewController returns an error if an argument or option cannot be used. If an informer has stopped, the
 // error wraps informer.ErrStopped. NewController makes no request and does not block.
