@@ -82,7 +82,7 @@ type hooks = membership.Worker
 //
 //   - An error: after a pause, see Options.BaseDelay. Meanwhile the workers continue with other keys.
 //     NotFound and conflicts are errors like any other: the next attempt reads again.
-//   - An error that wraps [informer.ErrPermanent]: when an event puts the key into the queue.
+//   - An error that wraps [informer.ErrPermanent] (see also [InClusters]): when an event queues the key.
 //   - No error, and again more than 0: after that time, or earlier if an event puts the key into the
 //     queue. A negative again, as time.Until returns for a time in the past, means at once. If several
 //     calls for a key in a row ask for less than 5 ms, only the first gets that time. The pauses after
@@ -98,9 +98,9 @@ type hooks = membership.Worker
 //
 // NewController adds a watcher to the informer of each source. Make the controller before these informers
 // run: over a Durable, it then also gets the deletes that happened while the program was down, see
-// promise 5 of package informer. If an informer runs, a controller that is made more than a minute after
-// the informer's first watcher gets only later deletes. If you never run a controller, add it to a group
-// and remove it there: otherwise a Durable keeps tombstones for it.
+// promise 5 of package informer. Once an informer has run with a watcher for more than a minute, a new
+// controller gets only later deletes. If you never run a controller, add it to a group and remove it
+// there: otherwise a Durable keeps tombstones for it.
 //
 // NewController returns an error if an argument or option cannot be used. If an informer has stopped, the
 // error wraps informer.ErrStopped. NewController makes no request and does not block.
