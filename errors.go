@@ -55,11 +55,11 @@ var errOwnCall = errors.New("it was called in the callback of a watcher that it 
 // what is still missing, and the last known failure. [errors.Is] and [errors.As] find both Err and
 // Reason, so that apierrors.IsForbidden(err), for example, works.
 type SyncError struct {
-	Informer string   // Options.Name, or "Group"
+	Informer string   // the Name of the informer or of another member, or "Group"
 	Late     []string // the things that were still missing, in words
-	// Reason is the failure that prevents progress, or nil if none is known: a *WatchError or
-	// *StoreError. For a Group it wraps the failures of all members, and the errors that their Run
-	// returned.
+	// Reason is the failure that prevents progress, or nil if none is known. For an informer it is a
+	// *WatchError or a *StoreError. For a Group it wraps the failures of all late members, and the errors
+	// that the Run of members returned. For other members it may be any error.
 	Reason error
 	// Err shows why the waiting ended: ErrStopped, the error of the ctx, or another error if a member
 	// of a Group has failed or a watcher's callback waits for itself.
@@ -219,7 +219,7 @@ type ObjectError struct {
 	// Op is "list", "watch", "decode", "transform", "index" or "store". "store" means that the object
 	// was in the store when Run was called, perhaps as a tombstone.
 	Op  string
-	Key string // the key in the store; empty if the object has no name
+	Key string // the key in the store, or "" if it is not known; always "" if Op is "store"
 	// Failing is the number of objects for which Op fails now, including this one. If Op is "list",
 	// "watch" or "store", it is how often the same error has occurred so far.
 	Failing int

@@ -36,8 +36,8 @@ type Group struct {
 	// when it must be set. Defaults to none.
 	Observer *Observer
 
-	// Lists is the Options.Lists of the informers that have none of their own. Defaults to a limit of 4
-	// lists at a time. Set NewListLimit(0) for no limit.
+	// Lists is the Options.Lists of the informers that have none of their own. See ErrorHandler for when it
+	// must be set. Defaults to a limit of 4 lists at a time. Set NewListLimit(0) for no limit.
 	Lists *ListLimit
 
 	// MayBeEmpty makes [Group.Ready] return nil while the group has no members and shows no informers of a
@@ -368,9 +368,9 @@ func (g *Group) Health() map[string]MemberHealth {
 // Ready returns nil if all members and informers that Health returns are ready, see [Health.Ready] for
 // informers. Otherwise it returns an error that wraps the errors of those that are not ready. If Health
 // returns nothing, Ready returns an error unless MayBeEmpty is set: perhaps the informers could not be made.
-// A group that has only controllers or sets of package shards can be ready, because each of these waits for
-// the informers that it reads. If the program can work without one of the informers, check the Health of
-// the others instead. Ready does not block. It can be passed to [ProbeHandler].
+// A group that has only controllers or sets of package shards can be ready. A controller is not ready until
+// the informers that it reads have synced. If the program can work without one of the informers, check the
+// Health of the others instead. Ready does not block. It can be passed to [ProbeHandler].
 func (g *Group) Ready() error {
 	all := g.Health()
 	if len(all) == 0 && !g.MayBeEmpty {

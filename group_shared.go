@@ -36,9 +36,11 @@ type slot struct {
 // GetOrAdd for another T or scope. Two such functions that wait for each other's informers block
 // forever.
 //
-// If construct returns an error, all calls that have waited for it return this error unchanged. If
-// construct panics, or the informer cannot be added (see [Group.Add]), they return an error too. GetOrAdd
-// also returns an error if g or construct is nil. No error is remembered: the next call tries again.
+// If construct returns an error, the call that runs it and all calls that wait for it return this error
+// unchanged. If the informer cannot be added (see [Group.Add]), they return an error too. If construct
+// panics, the call that runs it panics, and the others return an error. GetOrAdd also returns an error if
+// g or construct is nil, or if scope is "" and must not be. No error is remembered: the next call tries
+// again.
 func GetOrAdd[T Object](g *Group, scope string, construct func() (*CustomCacheInformer[T], error)) (*CustomCacheInformer[T], error) {
 	switch {
 	case g == nil:

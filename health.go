@@ -50,16 +50,17 @@ type Health struct {
 	// brings a bookmark about once a minute. LastContact is zero if nothing arrived yet. It does not change
 	// while the API server answers each request with an error, which SourceError shows.
 	LastContact time.Time `json:"lastContact,omitzero"`
-	// ResourceVersion is the version up to which the store has every change. It is "" before the first
-	// list is in the store. It is always "" for an informer of [NewOverClusters]: see Clusters for the version
-	// of each cluster.
+	// ResourceVersion is the version up to which the store has every change. It is "" until the first list
+	// is in the store or, over a Durable, the watch continues. It is always "" for an informer of
+	// [NewOverClusters]: see Clusters for the version of each cluster.
 	ResourceVersion string `json:"resourceVersion,omitempty"`
 	// LastProgress is the time at which ResourceVersion was last confirmed: a change, a list or a
 	// bookmark was applied. A quiet watch confirms it about once a minute. With client-go's fakes,
 	// whose objects have no versions, only a list does. LastProgress is zero before the first time.
 	LastProgress time.Time `json:"lastProgress,omitzero"`
 	// Store is what the String method of Options.Store or Options.Durable returns, or its type if it
-	// has no such method. It is "in memory" if both are nil.
+	// has no such method. For an informer of [NewSink] it is the type of the Sink. Otherwise it is "in
+	// memory" if both options are nil.
 	Store string `json:"-"`
 	// Objects is the number of objects in the store: those that the informer found there at the start, and
 	// those that it has stored. It is -1, for unknown, over a [DurableIndexer] that was not empty at the
@@ -75,8 +76,9 @@ type Health struct {
 	// Namespaces is nil.
 	Namespaces []SourceHealth `json:"namespaces,omitzero"`
 	// Clusters has an element for each cluster of an informer of [NewOverClusters], in the order in which they were
-	// engaged. The fields that Health and SourceHealth share show the worst cluster, as with Namespaces, except
-	// ResourceVersion. For other informers Clusters is nil.
+	// engaged. A cluster that only Options.Durable knows is among them: its SourceError is not nil until
+	// [Clusters.Engage] gives it a source. The fields that Health and SourceHealth share show the worst cluster, as
+	// with Namespaces, except ResourceVersion. For other informers Clusters is nil.
 	Clusters []SourceHealth `json:"clusters,omitzero"`
 	// SourceError is a *WatchError with the reason why lists or watches fail now. If none fails, it may be
 	// a warning: a request has had no answer for 30 s, a stream of the first state has not ended after
@@ -97,10 +99,11 @@ type Health struct {
 	// it is true if at least one of them waits.
 	WaitsForTurn bool `json:"waitsForTurn,omitempty"`
 	// StoreError is a *StoreError about the operation on the store that fails now, has not returned for
-	// more than 10 s, or has ended Run. Otherwise it is nil.
+	// more than 10 s, or has ended Run. Otherwise it is nil. Reads of the program do not count, nor do
+	// reads for the initial state of a watcher or for a resync.
 	StoreError error `json:"-"`
 	// StoreBusy is how long the current operation on the store has been under way, or 0 if there is
-	// none.
+	// none. The same reads as for StoreError do not count.
 	StoreBusy time.Duration `json:"-"`
 	// Refused is the number of changes that the store has refused, see ErrPermanent.
 	Refused int `json:"refused,omitempty"`
@@ -129,7 +132,7 @@ type Health struct {
 type SourceHealth struct {
 	Namespace       string        `json:"namespace,omitempty"`
 	Cluster         string        `json:"cluster,omitempty"`
-	Synced          bool          `json:"synced"` // the first list is in the store
+	Synced          bool          `json:"synced"` // the first list is in the store or, over a Durable, the watch continues
 	Watching        bool          `json:"watching"`
 	LastList        time.Time     `json:"lastList,omitzero"`
 	LastContact     time.Time     `json:"lastContact,omitzero"`
@@ -305,7 +308,9 @@ type WatcherStats struct {
 	// and were merged, and the watcher has not caught up yet. See Observer.Lagging.
 	Lagging bool `json:"lagging"`
 	// OldestWaiting is how long the oldest event that is not handled has waited. It is 0 if there is none,
-	// and after the watcher's last call, see [Registration.Stopped].
+	// and after the watcher's last call, see [Registration.Stopped]. It may be too high for a watcher with
+	// neither Workers nor Retry: such a watcher takes up to 256 events at once, and the first of these
+	// counts until all are handled.
 	OldestWaiting time.Duration `json:"-"`
 }
 
@@ -328,8 +333,8 @@ type WatcherHealth struct {
 	Calls []string
 	// Retries has up to ten keys of objects whose events wait for another attempt, the oldest first.
 	Retries []string
-	// Hung is true while a call has lasted for 10 s or more. It is always false for a watcher with
-	// neither Workers nor Retry.
+	// Hung is true while a call for an event has lasted for 10 s or more. A call of OnSynced does not
+	// count. Hung is always false for a watcher with neither Workers nor Retry.
 	Hung bool
 	// Retrying is true while the oldest event waits for another attempt.
 	Retrying bool
@@ -400,9 +405,9 @@ func (h Health) Live() error {
 }
 
 // MarshalJSON encodes h with names in camel case, errors as text and durations in seconds, such as
-// "storeBusySeconds". It omits times that are zero, Objects if it is -1, and errors and counts of
-// faults if there are none. It always omits Store and, for each watcher, everything except
-// WatcherStats. Package debug shows what is omitted.
+// "storeBusySeconds". It omits Objects if it is -1. It also omits all other fields that are zero, except
+// Name, Started, Stopped, Synced, Watching, Queued and Watchers. It always omits Store and, for each
+// watcher, everything except WatcherStats. Package debug shows what is omitted.
 func (h Health) MarshalJSON() ([]byte, error) {
 	type fields Health // has the tags, but not this method
 	encoded := struct {

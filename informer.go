@@ -206,13 +206,13 @@ func (i *CustomCacheInformer[T]) report(ctx context.Context, err error) {
 	handler(ctx, err)
 }
 
-// AddWatcher registers w. It does not block. The watcher gets the state as of this call, as added events with
-// OriginInitial, and then every later change. No change is left out and none comes twice, but waiting events
-// may be merged, see [WatcherOptions]. The informer does not call the watcher before Run.
+// AddWatcher registers w. It does not block. The watcher gets the state as of this call, as added events with OriginInitial,
+// and then every later change. No change is left out and none comes twice, but waiting events may be merged, see
+// [WatcherOptions]. Over a [Durable], deletes from before the start may come first. Objects that leave the store without an
+// event may be added again, see [LeaveSilently] and shards.Set.Source. The informer does not call the watcher before Run.
 //
-// AddWatcher may be called before and during Run, also in a watcher's callback. It returns an error
-// that wraps [ErrStopped] once Run's ctx is done, and another error if w is nil or a field of opts
-// cannot be used.
+// AddWatcher may be called before and during Run, also in a watcher's callback. It returns an error that wraps [ErrStopped]
+// once Run's ctx is done or Run has failed, and another error if w is nil or a field of opts cannot be used.
 func (i *CustomCacheInformer[T]) AddWatcher(w ResourceWatcher[T], opts WatcherOptions) (*Registration, error) {
 	if err := checkWatcher(w); err != nil {
 		return nil, fmt.Errorf("informer %s: %w", i.opts.Name, err)
