@@ -198,10 +198,16 @@ func (r *Recorder[T]) ViewIn(cluster string) map[types.NamespacedName]T {
 // Err returns an error for the first event that contradicts the events before it, or nil. An event
 // contradicts them if it adds an object that is there, or updates or deletes an object that is not
 // there. It also contradicts them if its Old is not the New of the previous event of the same
-// object. In an informer over clusters, an add with OriginInitial may repeat, because the cluster
-// may have left without delete events and come back. Err compares Old and New by UID and
-// resourceVersion. Objects of a client-go fake have neither, so Err accepts any Old of them. Err
-// does not block.
+// object. Err compares Old and New by UID and resourceVersion. Objects of a client-go fake have
+// neither, so Err accepts any Old of them. Err does not block.
+//
+// There are three exceptions. If FinalStateUnknown is set, Old may be any state of the object. A
+// delete that also has OriginInitial may be of an object that is not there, because a Durable may
+// have kept it as a tombstone. In an informer over clusters, an add with OriginInitial may repeat,
+// because the cluster may have left without delete events and come back.
+//
+// Err does not suit an informer over a source of shards.Set.Source. Objects leave such an informer
+// without an event, so a correct add may repeat, and Err returns an error for it.
 func (r *Recorder[T]) Err() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -34,11 +34,13 @@ type Faults struct {
 	Mute bool
 
 	// HoldLists makes each LIST wait until HoldLists is false again or the ctx of the LIST ends.
-	// The answer has the state at the end of the wait.
+	// The answer has the state at the end of the wait. A LIST through a clientset that the source
+	// serves does not wait, see [Source.Serve].
 	HoldLists bool
 
 	// ListDelay is how long each LIST takes, in addition to the wait for HoldLists. The answer has
-	// the state at the end of that time. If ListDelay is 0 or less, the LIST takes no time.
+	// the state at the end of that time. If ListDelay is 0 or less, the LIST takes no time. A LIST
+	// through a clientset that the source serves takes no time either.
 	ListDelay time.Duration
 
 	// ListItems are added, unchanged, to each answer to a LIST, for example an object of another

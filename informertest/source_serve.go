@@ -45,7 +45,8 @@ import (
 // Faults.Down makes every request fail. Fail works for List and Watch only; to make a certain write
 // fail, add a reactor to the fake after Serve. The reactor must not sleep: client-go's Fake calls
 // reactors under a mutex, and time does not pass in a synctest bubble while a goroutine waits for a
-// mutex. For the same reason HoldLists and ListDelay do not apply to the fake.
+// mutex. For the same reason HoldLists and ListDelay do not apply to the fake. The fake does not
+// pass on the ctx of a call, so the end of that ctx does not end a watch: stop each watch.
 //
 // Serve does not block. It panics if fake or list is nil, or resource is empty.
 func (s *Source[T]) Serve(fake *clienttesting.Fake, resource string, list runtime.Object) {
