@@ -305,12 +305,13 @@ type WatcherStats struct {
 	// shards), or to a cluster that was removed with [LeaveSilently].
 	Merged int `json:"merged"`
 	// Lagging is true while the watcher is behind: more than WatcherOptions.MaxBacklog events have waited
-	// and were merged, and the watcher has not caught up yet. See Observer.Lagging.
+	// and were merged, and the watcher has not caught up yet. See Observer.Lagging. It is always false for a
+	// watcher with Workers or Retry, whose waiting events are always merged.
 	Lagging bool `json:"lagging"`
 	// OldestWaiting is how long the oldest event that is not handled has waited. It is 0 if there is none,
-	// and after the watcher's last call, see [Registration.Stopped]. It may be too high for a watcher with
-	// neither Workers nor Retry: such a watcher takes up to 256 events at once, and the first of these
-	// counts until all are handled.
+	// and after the watcher's last call, see [Registration.Stopped]. It may be too low while the watcher
+	// waits for a read of the store. It may be too high for a watcher with neither Workers nor Retry: such a
+	// watcher takes up to 256 events at once, and the first of these counts until all are handled.
 	OldestWaiting time.Duration `json:"-"`
 }
 

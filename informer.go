@@ -248,7 +248,7 @@ func (i *CustomCacheInformer[T]) AddWatcher(w ResourceWatcher[T], opts WatcherOp
 // namespace.
 //
 // SetNamespaces returns an error and changes nothing if a name is given twice or is not valid, if a client is nil, or if
-// the informer was not made by NewInNamespaces. It returns an error that wraps [ErrStopped] once Run's ctx is done.
+// the informer was not made by NewInNamespaces. It returns an error that wraps [ErrStopped] once Run's ctx is done or Run has failed.
 func (i *CustomCacheInformer[T]) SetNamespaces(namespaces []string) error {
 	if err := i.setNamespaces(namespaces); err != nil {
 		return fmt.Errorf("informer %s: SetNamespaces: %w", i.opts.Name, err)
