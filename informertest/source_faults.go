@@ -20,7 +20,8 @@ func (s *Source[T]) SetFaults(f Faults) {
 }
 
 // Heal ends all [Faults] except RejectWatchList, IgnoreWatchList and RefuseExpired, which a healthy
-// server may have. It also ends the failures of Fail and FailIn. It does not block.
+// server may have. It also ends the failures of Fail and FailIn. A LIST that already waits for
+// ListDelay still waits for the rest of it. Heal does not block.
 func (s *Source[T]) Heal() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
