@@ -99,7 +99,7 @@ type HandledInfo struct {
 	Took     time.Duration
 	Err      error
 	Failures int  // failures of this event so far
-	GaveUp   bool // the event will not be tried again
+	GaveUp   bool // Err is not nil, and the event will not be tried again
 }
 
 // BacklogInfo describes how far a watcher is behind.

@@ -158,12 +158,12 @@ type Options[T Object] struct {
 	Queue QueueKind
 
 	// Transform is called for every object that the source delivers, before the store and the watchers
-	// get it. It may change the object in place. It must keep namespace and name. It should keep UID
-	// and resourceVersion: a later list uses them to find out which objects are new, created again, or
-	// unchanged. If Transform returns an error, the store keeps the object's previous state, if any. An
-	// *ObjectError is reported once, and again only if Transform has worked for the object in between.
-	// Transform is called again at the object's next event and at the next list. An error never stops a
-	// delete. One goroutine at a time calls Transform, or one for each namespace or cluster if there
+	// get it. It may change the object in place. It must not return nil, or change namespace or name: both
+	// count as errors. It should keep UID and resourceVersion: a later list uses them to find out which
+	// objects are new, created again, or unchanged. After an error, the store keeps the object's previous
+	// state, if any. An *ObjectError is reported once, and again only if Transform has worked for the object
+	// in between. Transform is called again at the object's next event and at the next list. An error never
+	// stops a delete. One goroutine at a time calls Transform, or one for each namespace or cluster if there
 	// are several. While it runs, the source waits. See [StripManagedFields]. Defaults to none.
 	Transform func(T) (T, error)
 
@@ -261,9 +261,9 @@ type WatcherOptions struct {
 	//   - an update and a delete become a delete, with the Old of the update,
 	//   - a delete and an add, if an object was created again, stay two events.
 	//
-	// A watcher that only looks at the state of objects does not notice this.
-	//
-	// So at most MaxBacklog events plus two per object wait. This does not include the objects of a state
+	// A watcher that only looks at the state of objects does not notice this. With Workers or Retry over a
+	// [Durable], an add of the first state and its delete both stay, and so do deletes from before the start.
+	// Otherwise at most MaxBacklog events plus two per object wait. This does not include the objects of a state
 	// that the watcher still has to get, after it joined or for a resync. It also does not include the events
 	// that the watcher has taken: up to 256, or MaxBacklog if that is less. 0, the default, means 10,000. A
 	// negative value keeps every event, however much memory that takes.
@@ -287,9 +287,9 @@ type WatcherOptions struct {
 	// waiting events are always merged, as with Workers. Nil, the default, never retries.
 	Retry RetryPolicy
 
-	// RecoverPanics turns a panic of the watcher into a *PanicError, which is reported and retried like
-	// an error that the watcher returns. Anything that the watcher has left half done, such as a locked
-	// mutex, stays as it is. By default a panic ends the process, with the stack of the watcher.
+	// RecoverPanics turns a panic of the watcher into a *PanicError, which is reported and retried like an
+	// error that the watcher returns. A panic of OnSynced is only reported. Anything that was left half done,
+	// such as a locked mutex, stays as it is. By default a panic ends the process, with the watcher's stack.
 	RecoverPanics bool
 
 	// ResyncPeriod is how often the watcher gets an update with OriginResync for every object in the

@@ -196,9 +196,9 @@ type SourceVersions struct {
 // [NewInNamespaces] has one for each namespace, in the given order, and one of [NewOverClusters] has one for each cluster,
 // in the order of Engage. Versions does not block.
 //
-// A process that hands work over can pass on Namespace and Changed of each source. The process that takes over passes both
-// to [CustomCacheInformer.WaitForVersion]. Then it never works from an older state than the first process had. The wait is
-// only for changes that have happened.
+// A process that hands work over can pass on Changed of each source, with Namespace or Cluster. The process that takes over
+// passes both to [CustomCacheInformer.WaitForVersion] or WaitForVersionIn. Then it never works from an older state than the
+// first process had. The wait is only for changes that have happened.
 //
 // An informer that continues from the bookmark of a [Durable] begins with this bookmark as Changed. Otherwise objects that
 // the store had before Run do not count until they are listed. The objects of client-go's fakes have no versions, so

@@ -28,7 +28,7 @@ type Health struct {
 	Kinds          []KindHealth `json:"kinds"`                    // the kinds that are wanted or acquired, sorted by name
 }
 
-// KindHealth is the state of one kind in a [Health].
+// KindHealth is the state of one kind in a [Health]. A kind that is [Parked] after it was read keeps Resource, Version and Namespaced.
 type KindHealth struct {
 	Name       string    `json:"name"`               // Kind.String
 	Kind       Kind      `json:"kind"`               // the Kind that was acquired or is wanted
@@ -43,7 +43,7 @@ type KindHealth struct {
 }
 
 // GroupVersionResource returns the resource from which the objects are read, for a client that writes them. It returns the zero
-// value while the kind is not read.
+// value until the kind is read. If the kind is [Parked] after that, it still returns the resource.
 func (k KindHealth) GroupVersionResource() schema.GroupVersionResource {
 	if k.Resource == "" {
 		return schema.GroupVersionResource{}

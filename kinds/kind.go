@@ -20,9 +20,11 @@ type Kind struct {
 	// Kind is the name of the kind, such as "Deployment".
 	Kind string `json:"kind"`
 	// Version is the version in which the objects are read, such as "v1". If the server does not serve it, the kind
-	// waits. Defaults to the version that the server prefers, which may change while the set runs.
+	// is [Waiting], or [Parked] if it was read before. Defaults to the version that the server prefers, which may
+	// change while the set runs.
 	Version string `json:"version,omitempty"`
-	// Namespace is the namespace of the objects. Defaults to all namespaces. It must be "" for a kind without namespaces.
+	// Namespace is the namespace of the objects. Defaults to all namespaces. It must be "" for a kind without namespaces:
+	// otherwise the kind is not read, and [KindHealth] has the reason.
 	Namespace string `json:"namespace,omitempty"`
 	// Selector is a label selector, such as "app=web". Defaults to all objects.
 	Selector string `json:"selector,omitempty"`
@@ -101,7 +103,7 @@ type Offer struct {
 	Versions    []string // the versions that the server serves, the preferred one first
 	Namespaced  bool     // whether the objects have namespaces
 	Categories  []string // its categories, such as "all" for kubectl get all
-	Custom      bool     // the kind is known from its CRD, not from discovery
+	Custom      bool     // the kind is known from its CRD, not from discovery; false for every kind while the CRDs cannot be listed
 }
 
 // place is where a kind is served.

@@ -64,7 +64,7 @@ func (l *Lease[T]) Health() KindHealth {
 
 // WaitForSync blocks until the kind is served and its first list is complete. If ctx ends or the set stops first, it returns an
 // [*informer.SyncError] that wraps the error of ctx or [informer.ErrStopped], and contains the reason for the delay, if one is known.
-// It returns an error that wraps [ErrReleased] once the lease is released.
+// It returns an error that wraps [ErrReleased] once the lease is released. It may be called before Run, but not in a watcher's callback.
 func (l *Lease[T]) WaitForSync(ctx context.Context) error {
 	for {
 		l.set.mu.Lock()

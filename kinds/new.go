@@ -20,7 +20,7 @@ import (
 	"github.com/customcacheinformer/informer/internal/object"
 )
 
-// Clients are the clients of a [Set]. Wrap the rest.Config from which they are made with [informer.Transport].
+// Clients are the clients of a [Set]. To need less memory, wrap the rest.Config from which they are made with [informer.Transport].
 type Clients struct {
 	// Dynamic reads CRDs and APIServices, and the objects of a set that [New] has made. It is required.
 	Dynamic dynamic.Interface
@@ -174,9 +174,9 @@ func (s *Set[T]) awaitFirst(ctx context.Context) {
 	}
 }
 
-// WaitForSync blocks until the set knows which kinds the server offers, and the first lists of the wanted and acquired kinds are complete.
-// It waits for the lists for at most 30 s. If ctx or Run ends first, it returns an [*informer.SyncError] that wraps the error of ctx or
-// [informer.ErrStopped]. It may be called before Run.
+// WaitForSync blocks until the set knows which kinds the server offers, and has listed those of them that are wanted or acquired. It
+// waits for the lists for at most 30 s. Then it returns nil, even if some lists are not complete. If ctx or Run ends first, it returns an
+// [*informer.SyncError] that wraps the error of ctx or [informer.ErrStopped]. It may be called before Run, but not in a watcher's callback.
 func (s *Set[T]) WaitForSync(ctx context.Context) error {
 	err := informer.ErrStopped
 	select {

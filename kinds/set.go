@@ -83,7 +83,7 @@ type State string
 const (
 	Waiting State = "waiting" // the kind is not served, and the set has no objects of it
 	Reading State = "reading" // the kind is served, and its objects are read
-	Parked  State = "parked"  // the kind cannot be read now; its objects stay, and the set tries again
+	Parked  State = "parked"  // the kind cannot be read now, or soon may not be; its objects stay, and the set tries again
 )
 
 // member is a kind that something wants.

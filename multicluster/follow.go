@@ -92,8 +92,10 @@ func (f *Follower[T]) Start(ctx context.Context) error {
 // after the other. Engage blocks only while the Source does.
 //
 // Only the last Engage of a name counts, with its ctx. If cl is the same value as in the last call, only the ctx changes, unless the
-// program has disengaged the cluster. If cl is another value, or one that cannot be compared, and the earlier ctx has not ended, Engage passes its source to [informer.Clusters.Replace]: with the same UID,
-// nothing leaves and nothing is listed. If the earlier ctx is done, the cluster may leave before it comes again.
+// program has disengaged the cluster. If cl is another value, or one that cannot be compared, and the earlier ctx has not ended,
+// Engage passes its source to [informer.Clusters.Replace]. With the same UID, nothing leaves and nothing is listed. With another UID
+// or none, the old objects come as deletes, even with [informer.LeaveSilently]. If the earlier ctx is done, the cluster may leave before
+// it comes again.
 //
 // Engage returns an error if cl is nil, if ctx is done, if the Source fails, or if [informer.Clusters.Engage] or Replace does.
 // Then nothing changes. If ctx is done, the error wraps its cause. Otherwise it wraps [informer.ErrStopped] once the ctx of Start

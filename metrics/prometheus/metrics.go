@@ -16,8 +16,8 @@ type Metrics struct {
 
 // New returns the metrics of the informers, controllers, sets and other members whose Health the
 // function health returns. health may be the method Health of an [informer.Group]. The name in the
-// series of an informer, a controller or a set is its Health.Name. For any other member it is the key
-// in the map that health returns.
+// series of an informer, a controller or a set of package shards is its Health.Name. For any other
+// member, such as a set of package kinds, it is the key in the map that health returns.
 //
 // Each scrape calls health once. The functions of the Observer also call it, but only after they have
 // seen many new informers and watchers. Several goroutines may call health at once. It must not block
