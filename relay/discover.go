@@ -17,8 +17,8 @@ import (
 // "pods", "leases.coordination.k8s.io" or "leases.v1.coordination.k8s.io". Without a version, Discover takes
 // the version that the API server prefers. Each Resource has the names and the kind from the API server, and
 // the field selectors that [Resource.SetKubernetesFields] sets. Discover blocks for a few requests, and
-// cannot be cancelled. It returns an error if a request fails, or if a resource does not exist or cannot be
-// read and watched.
+// cannot be cancelled. It returns an error, and no Resource, if the API server or the group of a resource
+// does not answer, or if a resource does not exist or cannot be read and watched.
 func Discover(upstream *rest.Config, names ...string) ([]Resource, error) {
 	all, errs := lookup(context.Background(), upstream, names)
 	for _, err := range errs {

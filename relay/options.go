@@ -34,9 +34,10 @@ type Options struct {
 	// before a CustomResourceDefinition exists.
 	Names []string
 	// Prepare is called for each resource of Names once it is found, before it is served. It may set
-	// Store, Transform, Fields and Index. If it returns an error, it is called again later, with the
-	// resource as it was found. It may block; meanwhile the other resources of Names wait. ctx ends
-	// when the relay stops. Defaults to doing nothing.
+	// Store, Transform, Fields and Index. If it returns an error, or if the relay cannot serve the
+	// resource that it has prepared, it is called again later, with the resource as it was found. So it
+	// may be called after it has opened a Store. It may block; meanwhile the other resources of Names
+	// wait. ctx ends when the relay stops. Defaults to doing nothing.
 	Prepare func(ctx context.Context, resource *Resource) error
 	// AllowSecrets must be true if Secrets are among the resources.
 	AllowSecrets bool
@@ -112,7 +113,8 @@ type Resource struct {
 }
 
 // SetKubernetesFields sets Fields and Index to the field selectors that kube-apiserver supports for a
-// built-in resource, and to none for other resources. Discover calls it for each resource.
+// built-in resource, and to none for other resources. Two are missing, because they are not paths in the
+// object: source of Events and status.successful of Jobs. Discover calls it for each resource.
 func (r *Resource) SetKubernetesFields() {
 	r.Fields, r.Index = serving.WellKnownFields(r.GroupResource())
 }

@@ -41,7 +41,8 @@ type Relay struct {
 
 // New returns a Relay. New begins to listen, but makes no request for objects; Run does. It may block to
 // ask the API server for the certificate authority of clients, see Options.Authentication. It returns an
-// error if the options cannot be used. You must call Run, because Run releases what New has opened.
+// error if the options cannot be used, or if client-go's feature WatchListClient is off. Otherwise you must
+// call Run, because Run releases what New has opened.
 func New(opts Options) (*Relay, error) {
 	r, err := newRelay(opts)
 	if err != nil {
@@ -279,8 +280,8 @@ func (r *Relay) Ready() error {
 // Absent returns, for each resource, the error that reads of the resource get, or nil if the relay
 // serves it or is about to. There is an error if the API server does not know the resource, if requests
 // for its first state fail or get no answer, or if its store has failed. The keys are those of Health.
-// For one of Options.Names that the API server has not described yet, the key is that name. Absent does
-// not block.
+// For one of Options.Names that the API server has not described yet, the key is that name, and the error
+// is a 503 with the reason, even if reads get 404. Absent does not block.
 func (r *Relay) Absent() map[string]error {
 	all := map[string]error{}
 	for _, s := range r.all() {

@@ -40,16 +40,17 @@ func (s *Set) bucket(key string) int {
 //
 // Options.Durable of the informer must not be set: an object that is missing after a restart may have
 // been deleted, or may be in a bucket that the replica does not have now. Only an informer can read the
-// source. For any other reader, each request fails.
+// source, which must not be wrapped. For any other reader, each request fails.
 //
 // When a bucket goes to another replica, its objects leave the informer's store ten seconds later,
 // without an event. A replica that gets buckets lists its namespaces again before calls for their keys
 // begin. Before the replica has joined, the informer syncs without any object.
 //
 // KEP-5866 lets an API server select by ranges of namespaces (shardSelector, alpha since Kubernetes
-// 1.36). The source always sends such a selector. A server that does not know the selector sends all
-// objects. The informer then drops the objects of other replicas, and its Health counts them as Foreign.
-// That saves memory, but no traffic.
+// 1.36). The source sends such a selector unless the replica has all buckets. A server that does not
+// know the selector sends all objects, and one that refuses it is asked for all objects. The informer
+// then drops the objects of other replicas, and its Health counts them as Foreign. That saves memory, but
+// no traffic.
 func (s *Set) Source(all cache.ListerWatcher) (cache.ListerWatcher, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

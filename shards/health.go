@@ -49,7 +49,8 @@ type Health struct {
 	// CatchingUpFor is how long the caches of this replica have been too old. That time begins when the
 	// first bucket of CatchingUp begins to wait, or when the caches lack changes that another replica
 	// has seen. CatchingUpFor is 0 if the caches are new enough. After one to three minutes, replicas
-	// whose caches are not behind get the buckets of this replica.
+	// whose caches are not behind get the buckets of this replica. With Set.Source they do so only if a
+	// source has been cut off for a minute.
 	CatchingUpFor time.Duration `json:"-"`
 	// Draining is how many buckets move to other replicas once their calls have returned.
 	Draining int `json:"draining"`
