@@ -36,9 +36,9 @@ type Options[T informer.Object] struct {
 	// Name is the name of the set in a group, in errors and in Health. Defaults to "kinds".
 	Name string
 	// Wanted reports whether the set reads all objects of a kind that the server offers, even if no [Set.Acquire] asks for the kind. It is
-	// called again when the kind changes. If Wanted then returns false and no [Lease] keeps the kind in use, its objects are dropped
-	// without events. Wanted is called from several goroutines, one at a time. It must not block or call methods of the set. A panic ends
-	// the process. Defaults to nil: the set reads only the kinds that are acquired.
+	// called again when the kind changes, and after each discovery. If Wanted then returns false and no [Lease] keeps the kind in use, its
+	// objects are dropped without events. Wanted is called from several goroutines, one at a time. It must not block or call methods of the
+	// set. A panic ends the process. Defaults to nil: the set reads only the kinds that are acquired.
 	Wanted func(Offer) bool
 	// Informer configures the informer over all kinds. Informer.Name defaults to Options.Name followed by " objects".
 	Informer informer.Options[T]

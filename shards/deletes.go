@@ -16,8 +16,8 @@ import (
 // carries their keys until the holder has handled them.
 
 // ErrBucketDeletesDropped indicates that the replica has left without passing on the keys of all deleted
-// objects, because the Lease of a bucket had no room for them or the session ended first. Options.ErrorHandler
-// receives an error that wraps it.
+// objects, because the Lease of a bucket had no room for them or the session ended first. Perhaps no replica
+// reconciles the remaining keys. Options.ErrorHandler receives an error that wraps it.
 var ErrBucketDeletesDropped = errors.New("shards: too many deletes of a bucket are not handled")
 
 func (s *Set) handleDeletes(deletes leases.Deletes) {
