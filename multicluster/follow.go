@@ -19,8 +19,8 @@ import (
 	"github.com/customcacheinformer/informer/internal/object"
 )
 
-// Source makes the source of a cluster. [Follower.Engage] calls it, perhaps from several goroutines at once, and wraps its error.
-// The provider waits for Engage, so a Source should not make a request that may take long.
+// Source makes the source of a cluster. [Follower.Engage] calls it with its own arguments, perhaps from several goroutines at once, and
+// wraps its error. The provider waits for Engage, so a Source should not make a request that may take long.
 type Source func(ctx context.Context, name string, cl cluster.Cluster) (informer.ClusterSource, error)
 
 // ListWatch returns a Source for the type of list, see [controllerruntime.ListWatch]. Neither ListWatch nor the Source makes a
@@ -36,8 +36,9 @@ func ListWatch[L client.ObjectList](list L, opts ...client.ListOption) Source {
 	}
 }
 
-// Follower engages the clusters of a provider in an informer. [Follow] makes one. Its methods may be called from any goroutine.
-// It must not be copied.
+// Follower engages the clusters of a provider in an informer. [Follow] makes one. Run [Follower.Start] with the provider: otherwise
+// the end of the program counts as the end of each cluster, and all clusters leave. The methods of a Follower may be called from any
+// goroutine. It must not be copied.
 type Follower[T informer.Object] struct {
 	set      *informer.Clusters[T]
 	source   Source

@@ -95,7 +95,8 @@ type Resource struct {
 	Namespaced bool
 
 	// Fields are the field selectors that clients may use in addition to metadata.name and
-	// metadata.namespace. Each is the path of a value in the object, such as "spec.nodeName".
+	// metadata.namespace. Each is the path of a value in the object, such as "spec.nodeName". If an object
+	// does not have the value, it is "".
 	Fields []string
 	// Index is one of Fields, or "". With an Index, a change of an object wakes only the watches that
 	// select its value of this field, and watches that do not select by the field.
@@ -105,10 +106,12 @@ type Resource struct {
 	// caller must close it after Run. If it is nil, the default, the objects are only in memory.
 	Store informer.Durable
 	// Transform returns the object to store and serve in place of the given one, for example without parts
-	// that no agent needs. It must not change the name, the namespace, the UID or the resourceVersion. After
-	// an error, the relay does not have the state of any version: until Transform works for the next change
-	// of the object, the object is deleted, or the informer has listed again, reads of the resource get 429.
-	// So Transform should not return errors. It is optional.
+	// that no agent needs. The object has a Go type of client-go's scheme if that has Kind, and otherwise it
+	// is an *unstructured.Unstructured. The result must have the same type. It may be the same object, changed
+	// in place. Transform must not change the name, the namespace, the UID or the resourceVersion. After an
+	// error, the relay does not have the state of any version: until Transform works for the next change of
+	// the object, the object is deleted, or the informer has listed again, reads of the resource get 429. So
+	// Transform should not return errors. It is optional.
 	Transform func(informer.AnyObject) (informer.AnyObject, error)
 }
 

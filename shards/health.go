@@ -64,7 +64,8 @@ type Health struct {
 	// Unserved is how many buckets belong to replicas that lack a controller of this replica, such as
 	// replicas of the previous version of the program during a rolling update. No replica reconciles
 	// the keys of that controller in these buckets. UnservedFor is how long Unserved has been more than
-	// 0, and Lacking lists the names of the controllers that other replicas lack, sorted.
+	// 0, and Lacking lists the names of the controllers that other replicas lack, sorted. All three are
+	// zero while this replica has no session.
 	Unserved    int           `json:"unserved"`
 	UnservedFor time.Duration `json:"-"`
 	Lacking     []string      `json:"lacking,omitempty"`
