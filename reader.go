@@ -469,8 +469,7 @@ func (s *Snapshot[T]) matching(found memory.Entries, sel labels.Selector) ([]T, 
 	return objs, nil
 }
 
-// All yields every object with its key, see [Reader.All]. It skips objects of another type. For several clusters, the
-// same key may come once for each of them.
+// All yields every object with its key, see [Reader.All], but none of another type. Several clusters may have one key.
 func (s *Snapshot[T]) All() iter.Seq2[types.NamespacedName, T] {
 	return func(yield func(types.NamespacedName, T) bool) {
 		for some := range s.view.Entries().Chunks() {
