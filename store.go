@@ -12,7 +12,8 @@ import (
 
 // Durable is a store that outlives the process, for Options.Durable. An informer over it starts from
 // the state of the store. If the server still has the changes since then, the informer continues the
-// watch instead of listing. It misses no delete, even across a restart or a crash.
+// watch instead of listing. Watchers miss no delete, even across a restart. The same holds for a crash,
+// unless the store loses its last calls, see below.
 //
 // The informer chooses the key of each object. The store must keep the object under that key, and must
 // not compute keys itself: objects under two keys may have the same namespace and name.
@@ -28,8 +29,9 @@ import (
 // changes the store only by Apply and Forget, from one goroutine at a time. All methods may be called while
 // others are under way. A Scan may see a part of an Apply. A call that returns an error may have taken
 // effect or not: the informer makes the same call again until it succeeds, or until Get or Apply returns an
-// error that wraps [ErrPermanent]. If its ctx ends, a method must return the error of the ctx or its whole
-// result, never a part of the result.
+// error that wraps [ErrPermanent]. It does not repeat a read that a method of [Reader] makes: that method
+// returns the error. If its ctx ends, a method must return the error of the ctx or its whole result, never a
+// part of the result.
 //
 // The informer does not close the store. Close it when Run has returned.
 //
@@ -172,6 +174,9 @@ func entriesOf(entries []Entry) (es object.Entries) {
 // call returns an error, the informer repeats it with growing pauses, and all later objects wait. This ends when a call returns
 // nil or an error that wraps [ErrPermanent], or when the informer stops. A call that returned an error may have taken effect, so
 // a Sink must accept the same call again.
+//
+// For an informer, an object is also gone when a selector no longer matches it. With a source of shards.Set.Source, Remove is
+// also called for each object whose namespace moves to another replica.
 //
 // When the informer lists again after a failure of the watch, it puts only what has changed, and removes what is gone. If Put
 // returns ErrPermanent, the informer calls it again at the next change of the object or after the next list. If Remove returns

@@ -75,7 +75,7 @@ type Health struct {
 	// "" if there is no source, or none has asked the server yet.
 	Selector string `json:"selector,omitempty"`
 	// Taken and Released are how many buckets this replica has taken and released since the set was
-	// made.
+	// made. Released does not count the buckets that were lost with a session.
 	Taken    int `json:"taken"`
 	Released int `json:"released"`
 	// LostSessions is how many sessions this replica has lost. A session is lost if the replica cannot

@@ -64,7 +64,8 @@ type Options struct {
 	// its namespaces. The keys of a controller must be NamespacedNames. The first replica chooses the
 	// ranges so that each holds about the same number of objects of the sources, and writes the
 	// ranges into a Lease. Later namespaces may change the balance. To choose again, stop all
-	// replicas and delete the Leases of the set. All replicas need the same value. Defaults to false:
+	// replicas and delete the Leases of the set. All keys without a namespace are in one bucket, so
+	// one replica has all cluster-scoped objects. All replicas need the same value. Defaults to false:
 	// the keys of each namespace are spread over all buckets, and every replica caches all objects.
 	ByNamespace bool
 
@@ -74,9 +75,10 @@ type Options struct {
 	// Defaults to 15 s.
 	LeaseDuration time.Duration
 
-	// RenewEvery is the time between two renewals of the session. While no bucket moves to another
-	// replica, these are the only requests of the set, apart from its watch. RenewEvery is also the
-	// timeout of each request. It must be at least 100 ms. Defaults to 5 s.
+	// RenewEvery is the time between two renewals of the session. Apart from these and its watch, the
+	// set makes requests only when a bucket moves to another replica, when replicas pass on deletes,
+	// and after failures. RenewEvery is also the timeout of each request. It must be at least 100 ms.
+	// Defaults to 5 s.
 	RenewEvery time.Duration
 
 	// Margin is how long a call of reconcile may still run after its ctx is done. A replica that
