@@ -16,12 +16,14 @@ import (
 type Identity struct {
 	// Cluster identifies the cluster, and must not be empty. Use the result of [ClusterUID]: it stays
 	// the same when the address of the API server changes, and differs if a volume is restored in
-	// another cluster.
+	// another cluster. For an informer over several clusters, choose a name for the whole set, such as
+	// "fleet-eu".
 	Cluster string `json:",omitempty"`
 	// Resource is the listed resource, such as "pods" or "widgets.v1.example.com". It must not be
 	// empty for Unstructured and PartialObjectMetadata, because these types do not name the kind.
 	Resource string `json:",omitempty"`
-	// Namespace is the listed namespace, or "" for all.
+	// Namespace is the listed namespace, or "" for all. For an informer over several namespaces,
+	// choose a text that stays the same when the set of namespaces changes.
 	Namespace string `json:",omitempty"`
 	// Selector is the label selector, the field selector or both by which the list is restricted, in
 	// any notation. It is "" if there is none.

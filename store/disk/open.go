@@ -15,15 +15,18 @@ import (
 // Open opens the file at path, or creates it, for objects of the type of example: a pointer to a
 // struct, such as &corev1.Pod{} or &unstructured.Unstructured{}. The directory must exist. Next
 // to the file, Open creates one with the suffix ".lock", and perhaps one with the suffix
-// ".aside-" and a time. If path is a symbolic link, Open returns an error. If an existing file
+// ".aside-" and a time. A Store that finds damage creates one with the suffix ".damaged", which
+// the next Open removes. If path is a symbolic link, Open returns an error. If an existing file
 // has a mode with which others can read or write it, Open changes the mode to 0600.
 //
-// Open sets a file aside if it has another identity, if it is damaged, if it has an object that
-// cannot be decoded, or if its mode cannot be changed. It renames the file, removes a file that
-// was set aside before, reports a *SetAsideError to Options.ErrorHandler, and creates an empty
-// file. To check the file, Open reads it as a whole, at some hundred thousand objects a second.
-// It decodes the tombstones, the first thousand objects and one of every hundred other objects.
-// Open blocks until that is done, and until Options.Indexers are complete.
+// Open sets a file aside if it has another identity, if its objects have another type or other
+// fields, if it is damaged, if it has an object that cannot be decoded, or if its mode cannot be
+// changed. Open also does so if the file may lack writes, see [SurviveProcess], or is too large for
+// a 32-bit machine. It renames the file, removes a file that was set aside before, reports a
+// *SetAsideError to Options.ErrorHandler, and creates an empty file. To check the file, Open reads
+// it as a whole, at some hundred thousand objects a second. It decodes the tombstones, the first
+// thousand objects and one of every hundred other objects. Open blocks until that is done, and
+// until Options.Indexers are complete.
 //
 // If the file is open already, Open returns at once an error that wraps ErrInUse. Other errors
 // come from the options, from index functions and from the operating system. Then Open leaves the

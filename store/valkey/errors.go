@@ -22,7 +22,7 @@ var (
 	ErrLost = errors.New("the server has lost a part of the store")
 )
 
-// MissingError reports that the server did not have all parts of a store, and that Open has begun an
+// MissingError reports that the server had only some parts of a store, and that Open has begun an
 // empty store in its place. It is passed to Options.ErrorHandler, never returned.
 type MissingError struct {
 	Store string // the prefix of its keys

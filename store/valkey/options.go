@@ -34,8 +34,8 @@ type Options struct {
 	Log int
 
 	// ErrorHandler is called by Open, in the goroutine of that call, with a *MissingError if the
-	// server does not have all parts of the store. It must not call the store. Defaults to logging
-	// with klog.
+	// server has only some parts of the store. It must not call the store. Defaults to logging with
+	// klog.
 	ErrorHandler func(error)
 }
 

@@ -28,10 +28,10 @@ var _ cache.ListerWatcherWithContext = (*Source)(nil)
 //	…
 //	pods, err := informer.NewFrom(source, informer.Options[*corev1.Pod]{})
 //
-// [NewSource] makes one. Each informer needs its own Source. It must not be copied. The informer gets
-// every change, in the order in which the API server made them, with the API server's versions. The
-// version of a delete is the last one that the store had before the delete, because its own version
-// is not known. A delete may come twice.
+// [NewSource] makes one. Each informer needs its own Source. It must not be copied. After a list, the
+// informer gets every change, in the order in which the API server made them, with the API server's
+// versions. The version of a delete is the last one that the store had before the delete, because its
+// own version is not known. A delete may come twice.
 //
 // The informer keeps what it has while the writer lists, and while the server does not have all of the
 // store: a list returns the error 503, a new watch returns 429, and an open watch delivers nothing. The

@@ -55,12 +55,14 @@ type Store struct {
 // closes it when the Store is not used any more. It must send reads to the primary, as it does by default: a
 // replica may be behind. The server must be Redis 7 or later, or Valkey.
 //
-// If the server does not have all parts of the store, Open begins an empty one, and reports a *MissingError
-// to Options.ErrorHandler. Open blocks for two or three requests. When ctx ends, it returns within 10
-// seconds. If the connection fails, Open may return an error although the Store has taken over: call Open
-// again. If the server knows a higher token, Open returns an error that wraps ErrFenced and explains what
-// to do. It also returns an error if an argument cannot be used, or if the server may evict any key to make
-// room: its maxmemory-policy then begins with allkeys-.
+// If the server does not have the store, Open begins an empty one, and reports nothing: the server may have
+// been emptied. If the server has only some parts of the store, Open begins an empty one too, and reports a
+// *MissingError to Options.ErrorHandler. Open blocks for two or three requests. When ctx ends, it returns
+// within 10 seconds. If the connection fails, Open may return an error although the Store has taken over:
+// call Open again. If the server knows a higher token, Open returns an error that wraps ErrFenced and
+// explains what to do. It also returns an error if an argument cannot be used, or if the server may evict
+// any key to make room: its maxmemory-policy then begins with allkeys-. Open cannot notice that policy if
+// the server refuses CONFIG GET to this user.
 func Open(ctx context.Context, client valkey.Client, example runtime.Object, opts Options) (*Store, error) {
 	s, err := open(ctx, client, example, opts)
 	if err != nil {

@@ -21,7 +21,7 @@ import (
 // a list or a watch has returned. It blocks for one request, for up to 10 seconds. It returns the
 // error 400 if opts has no version, has a selector or asks for initial events, and 410 if the log
 // lacks changes after the version. If the server cannot be read, or the store has no version now or an
-// older one than the informer, it returns the error 429.
+// older one than the informer, it returns the error 429, or the error of ctx if ctx was cancelled.
 //
 // The watch ends after opts.TimeoutSeconds (0 or less means never), when ctx ends, when Stop is
 // called, and on an error of the server. It ends with the error 410 if the log no longer has all
