@@ -59,11 +59,14 @@ func (i *CustomCacheInformer[T]) waitForSync(ctx context.Context, listeners []*i
 }
 
 // WaitFor blocks until cond returns true for the object with that key, and then returns nil. It calls cond for the object
-// that the store has now, and for the state after every later change. If several changes arrive together, it may also get states
-// from before the first one. For a deleted or missing object cond gets the zero T and false. Before the informer has synced, an object that exists may be missing, so wait for the sync before you wait for
-// a delete. WaitFor returns a *SyncError if ctx or the informer ends first, and a *StoreError if the store cannot be read.
-// It returns another error if cond is nil, or for an informer of [NewOverClusters]. It may be called before Run, but not in
-// a watcher's callback. cond runs in the caller's goroutine and must not change obj.
+// that the store has now, and for the state after every later change. If changes arrive at the time of the first call, the
+// next calls may get states that are older than that of the first. For a deleted or missing object cond gets the zero T and
+// false. Before the informer has synced, an object that exists may be missing, so wait for the sync before you wait for a
+// delete. An object of a namespace that the informer does not read is always missing.
+//
+// WaitFor returns a *SyncError if ctx or the informer ends first, and a *StoreError if the store cannot be read. It returns
+// another error if cond is nil, or for an informer of [NewOverClusters]. It may be called before Run, but not in a watcher's
+// callback. cond runs in the caller's goroutine and must not change obj.
 func (i *CustomCacheInformer[T]) WaitFor(ctx context.Context, key types.NamespacedName, cond func(obj T, exists bool) bool) error {
 	switch {
 	case cond == nil:

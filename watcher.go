@@ -34,7 +34,7 @@ type EventType uint8
 const (
 	EventAdded   EventType = iota + 1 // the watcher did not know the object
 	EventUpdated                      // the object has changed, or is replayed for a resync
-	EventDeleted                      // the object is gone, or the informer no longer reads its namespace or cluster
+	EventDeleted                      // the object is gone, or the informer no longer selects it or reads its namespace or cluster
 )
 
 // String returns "added", "updated" or "deleted", and for any other value its number, as in
@@ -59,7 +59,8 @@ const (
 	OriginWatch Origin = iota
 	// OriginInitial marks the state that a watcher starts from: the objects that were in the store when
 	// the watcher was added, and every change, of any type, before the first list is complete. That
-	// includes the first list of a namespace or a cluster that is added later.
+	// includes the first list of a namespace or a cluster that is added later, and the deletes that a
+	// [Durable] has kept as tombstones.
 	OriginInitial
 	// OriginRelist is a difference that a later list has shown, for example after the watch was cut for
 	// too long. The changes in between are not known.
@@ -92,10 +93,11 @@ func (o Origin) String() string {
 // Event is one change of one object. It may be copied. Its objects are shared with the store and with
 // all other watchers and must not be changed.
 type Event[T Object] struct {
-	// Old is the object as this watcher knew it: the New of the watcher's last event for this object.
-	// Old is the zero T in an added event, and never the zero T in an updated or a deleted event. In a
-	// resync it is the same object as New. If T is AnyObject and only the key of a deleted object is
-	// known, Old is a *metav1.PartialObjectMetadata.
+	// Old is the object as this watcher knew it. Over the informer's own store, it is the New of the
+	// watcher's last event for this object. Another store may return an equal copy of that, or only a
+	// part of it, as a store of store.NewProjection does. Old is the zero T in an added event, and never
+	// the zero T in an updated or a deleted event. In a resync it is the same object as New. If T is
+	// AnyObject and only the key of a deleted object is known, Old is a *metav1.PartialObjectMetadata.
 	Old T
 	// New is the object after the change. It is the zero T in a deleted event.
 	New T
@@ -111,9 +113,9 @@ type Event[T Object] struct {
 	// then the last state that the store had. If the store has lost the object, Old has only the namespace,
 	// the name and, if known, the UID.
 	FinalStateUnknown bool
-	// Merged marks an event that stands for several events that waited together, see
-	// WatcherOptions.MaxBacklog. The object had other states between Old and New, and this watcher does
-	// not get them. Old and New may then be equal.
+	// Merged marks an event that stands for several events that waited together, see MaxBacklog, Workers
+	// and Retry of [WatcherOptions]. The object had other states between Old and New, and this watcher
+	// does not get them. Old and New may then be equal.
 	Merged bool
 }
 
@@ -302,9 +304,10 @@ func (f WatcherFunc[T]) Delete(ctx context.Context, e Event[T]) error { return f
 // delete, because there is no object to pass to selected. So w may get a delete without an add before.
 //
 // selected is called from the watcher's goroutines, a few times per event, and its result must depend
-// only on the object. With WatcherOptions.Retry, selected may return false for an object after its add
-// has failed. Then w gets a delete instead of another attempt. For this, pass the result of Select itself
-// to AddWatcher, not a watcher that wraps the result.
+// only on the object. With WatcherOptions.Workers, several goroutines may call it at once. With
+// WatcherOptions.Retry, selected may return false for an object after its add has failed. Then w gets a
+// delete instead of another attempt. For this, pass the result of Select itself to AddWatcher, not a
+// watcher that wraps the result.
 //
 // A delete that Select makes of an update has no tombstone in a Durable, so it does not come again
 // after a restart. Events that are not passed on count as delivered, and Observer.Handled is called for

@@ -85,8 +85,10 @@ const (
 // others. The other functions of the Observer are nil, including the one for the calls of
 // watchers: use [Watcher] for these.
 //
-// With most stores, each change makes two attempts, a get and a write. To have no spans for them,
-// set the field Store of the returned Observer to nil.
+// The informer's own store makes one attempt for each batch of changes. With Options.Store, each
+// change makes two attempts, a get and a write. With Options.Durable, each change makes a get, and
+// each batch an apply. To have no spans for them, set the field Store of the returned Observer to
+// nil.
 //
 // If provider is nil, Observer uses otel.GetTracerProvider(), and the program may set its own
 // provider later. Observer does not block, and may be called from any goroutine. The functions of
