@@ -86,8 +86,8 @@ const (
 // watchers: use [Watcher] for these.
 //
 // The informer's own store makes one attempt for each batch of changes. With Options.Store, each
-// change makes two attempts, a get and a write. With Options.Durable, each change makes a get, and
-// each batch an apply. To have no spans for them, set the field Store of the returned Observer to
+// change makes two attempts, a get and a write. With Options.Durable, most changes make a get, and
+// each batch makes an apply. To have no spans for them, set the field Store of the returned Observer to
 // nil.
 //
 // If provider is nil, Observer uses otel.GetTracerProvider(), and the program may set its own
