@@ -87,8 +87,8 @@ const (
 //
 // The informer's own store makes one attempt for each batch of changes. With Options.Store, each
 // change makes two attempts, a get and a write. With Options.Durable, most changes make a get, and
-// each batch makes an apply. To have no spans for them, set the field Store of the returned Observer to
-// nil.
+// each batch makes an apply. To have no spans for them, set the field Store of the returned
+// Observer to nil.
 //
 // If provider is nil, Observer uses otel.GetTracerProvider(), and the program may set its own
 // provider later. Observer does not block, and may be called from any goroutine. The functions of
