@@ -46,9 +46,9 @@ type applier[T Object] struct {
 	done       int           // records[:done] belong to finished items, the rest to the item in progress
 	since      time.Duration // when the first of these changes was begun
 	finished   []*item[T]
-	infos      []ApplyInfo // for Observer.Apply
-	justSynced bool        // the first list is applied, and synced is still open
-	bookmark   bool        // a list or a bookmark of a source is applied, and the store must get its version
+	infos      []applied // for Observer.Apply
+	justSynced bool      // the first list is applied, and synced is still open
+	bookmark   bool      // a list or a bookmark of a source is applied, and the store must get its version
 
 	toldVersion string      // version after the published items
 	followed    atomic.Bool // a watcher is a version.Follower
@@ -369,13 +369,10 @@ func (a *applier[T]) observe(it *item[T]) {
 	if a.observer.Apply == nil {
 		return
 	}
-	var lag time.Duration
-	if !it.own {
-		lag = a.processor.Now() - it.arrived
-	}
 	for _, r := range a.records[a.done:] {
 		if r.isEvent() {
-			a.infos = append(a.infos, ApplyInfo{Informer: a.name, Key: r.key, Type: r.event.Type, Origin: r.event.Origin, Lag: lag})
+			info := ApplyInfo{Informer: a.name, Key: r.key, Type: r.event.Type, Origin: r.event.Origin}
+			a.infos = append(a.infos, applied{info, it.arrived, it.own})
 		}
 	}
 }
@@ -443,8 +440,8 @@ func (a *applier[T]) trim() {
 func (a *applier[T]) distribute(version string) {
 	a.processor.distribute(a.records[:a.done], a.toldVersion)
 	a.records, a.done = slices.Delete(a.records, 0, a.done), 0
-	for _, info := range a.infos {
-		a.observer.Apply(info)
+	for _, done := range a.infos {
+		a.observer.Apply(done.stored(a.processor.Now()))
 	}
 	a.infos = a.infos[:0]
 	a.storage.told(version)
@@ -484,7 +481,7 @@ func (a *applier[T]) voidFinished() {
 func (a *applier[T]) takeKept() (items []*item[T]) {
 	kept := a.storage.(*ownStore[T]).takeKept()
 	voidLast(a.records[:a.done], maps.Clone(kept))
-	a.infos, _ = takeLast(a.infos, maps.Clone(kept), func(info ApplyInfo) string { return info.Key })
+	a.infos, _ = takeLast(a.infos, maps.Clone(kept), func(done applied) string { return done.info.Key })
 	a.finished, items = takeLast(a.finished, kept, (*item[T]).changedKey)
 	return items
 }

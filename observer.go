@@ -88,6 +88,21 @@ type ApplyInfo struct {
 	Lag time.Duration
 }
 
+// applied is a change of which Observer.Apply will be called, once the store has it.
+type applied struct {
+	info    ApplyInfo
+	arrived time.Duration
+	own     bool // the source did not send it
+}
+
+// stored returns the ApplyInfo of a change that the store has had since now.
+func (a applied) stored(now time.Duration) ApplyInfo {
+	if !a.own {
+		a.info.Lag = now - a.arrived
+	}
+	return a.info
+}
+
 // HandledInfo describes one call of a watcher that has returned.
 type HandledInfo struct {
 	Informer string // Options.Name

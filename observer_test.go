@@ -168,6 +168,27 @@ func TestAnObserverSeesEachAttemptOnTheStore(t *testing.T) {
 	})
 }
 
+// A Durable has a change when it has the batch.
+func TestTheDelayOfAnEventIncludesThatOfTheBatch(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		src, store := informertest.NewSource[configMap](), informertest.NewDurable()
+		var j journal
+		observed(t, &j, src, options{Durable: store})
+		start := time.Now()
+		store.Fail(func(op, _ string) error {
+			if op == "apply" && time.Since(start) < time.Minute {
+				return syscall.ENOSPC
+			}
+			return nil
+		})
+		src.Apply(object("a", "1"))
+		sleepBubble(time.Hour)
+		if len(j.applied) != 1 || j.applied[0].Lag < time.Minute {
+			t.Errorf("the store had the change after a minute: %+v", j.applied)
+		}
+	})
+}
+
 func TestAnObserverSeesEachEventAndItsDelay(t *testing.T) {
 	eachQueue(t, func(t *testing.T, queue informer.QueueKind) {
 		src, store := informertest.NewSource(object("a", "1"), object("b", "1")), informertest.NewStore(nil)
