@@ -87,7 +87,7 @@ func TestAnOperationThatTheStopInterruptsIsGivenUp(t *testing.T) {
 			if op != "apply" {
 				return nil
 			}
-			defer store.Hang() // the next attempt
+			store.Hang() // the next attempt
 			return down
 		})
 		var errs errorLog
