@@ -117,8 +117,8 @@ func checkType[T informer.Object](t *testing.T, s shared, example runtime.Object
 	}
 	want := []string{"add d@8"}
 	if kin != nil {
-		inject(src, kin)
 		want = append(want, "add "+stateOf(kin))
+		inject(src, kin) // with Share, the informer changes it from now on
 	}
 	src.Apply(newObject("d", "1"))
 	h.expect(t, want...)
