@@ -98,9 +98,9 @@
 //     an add. Old of a delete is never nil. FinalStateUnknown is set if the delete itself was not
 //     seen. Over a [Durable], no delete is missed across a restart or a crash either. Some deletes may
 //     be left from before the start: those that some watcher has not handled, and those that happened
-//     while no watcher was registered. Watchers that are registered when Run is called, or up to a
-//     minute after the first watcher, get these deletes before anything else, perhaps for the second
-//     time. A watcher has handled a delete when its call has returned and no retry follows. A
+//     while no watcher was registered. Watchers that are registered up to a minute after Run is called,
+//     or after the first watcher if that comes later, get these deletes before anything else, perhaps
+//     for the second time. A watcher has handled a delete when its call has returned and no retry follows. A
 //     controller of package enqueue has handled a delete only when it has reconciled every key that
 //     the delete led to. A handler that only fills another queue, as those of controller-runtime
 //     do, has handled it before the key is reconciled. Until a delete is handled, the store keeps
