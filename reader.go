@@ -142,10 +142,10 @@ func (i *CustomCacheInformer[T]) each(prefix string, visit func(object.Entry, T)
 	}
 }
 
-// ResourceVersion returns the version up to which the store has every change, or "" before the first list is in the store.
-// For several namespaces it returns the lowest of their versions. For an informer of [NewOverClusters] it returns "",
-// because versions of different clusters cannot be compared: see Versions. With client-go's fakes, whose objects have no
-// versions, it stays at the version of the last list. It does not block.
+// ResourceVersion returns the version up to which the store has every change, or "" until the first list is in the store
+// or, over a [Durable], the watch continues. For several namespaces it returns the lowest of their versions. For an
+// informer of [NewOverClusters] it returns "", because versions of different clusters cannot be compared: see Versions.
+// With client-go's fakes, whose objects have no versions, it stays at the version of the last list. It does not block.
 func (i *CustomCacheInformer[T]) ResourceVersion() string {
 	rv, _ := i.gate.resourceVersion(nil)
 	return rv
@@ -175,12 +175,12 @@ type SourceVersions struct {
 	Namespace string
 	// Cluster is the cluster of the source, for an informer of [NewOverClusters], and otherwise "".
 	Cluster string
-	// ResourceVersion is the version up to which the store has every change, or "" before the first list is in the
-	// store. Each bookmark raises it, even if no object has changed.
+	// ResourceVersion is the version up to which the store has every change, or "" until the first list is in the
+	// store or, over a [Durable], the watch continues. Each bookmark raises it, even if no object has changed.
 	ResourceVersion string
 	// Listed is the version of the last list, or the version at which the informer has continued from a [Durable]
 	// without a list. The source sends one event for each change after Listed. It sends none for a delete before
-	// Listed: the list only lacks the object. Listed is "" before the first list is in the store.
+	// Listed: the list only lacks the object. Until then, Listed is "" too.
 	Listed string
 	// Changed is the highest version of an object or of a delete that the store has, or is about to get. It is "" if
 	// there is none. No reader has seen a later state of the store. For a delete that only a list has shown, Changed

@@ -26,8 +26,9 @@ import (
 // or a PartialObjectMetadataList with its kind set. Their items have their own kind set, even
 // where the API server leaves it out.
 //
-// Only the namespace and the selectors of opts are used. The informer itself chooses the page
-// size of lists, see Options.PageSize, and the version at which a watch starts.
+// Only the namespace and the selectors of opts are used. A selector of opts replaces the one that
+// Options.TweakListOptions sets. The informer itself chooses the page size of lists, see
+// Options.PageSize, and the version at which a watch starts.
 //
 // c must send its requests to the API server, as a client from client.NewWithWatch does. A
 // client that reads from a cache does not show which version it has read, so the informer

@@ -277,11 +277,12 @@ func (r *Relay) Ready() error {
 	return errors.Join(reasons...)
 }
 
-// Absent returns, for each resource, the error that reads of the resource get, or nil if the relay
-// serves it or is about to. There is an error if the API server does not know the resource, if requests
-// for its first state fail or get no answer, or if its store has failed. The keys are those of Health.
-// For one of Options.Names that the API server has not described yet, the key is that name, and the error
-// is a 503 with the reason, even if reads get 404. Absent does not block.
+// Absent returns, for each resource, the 404 or 503 that reads of the resource get, or nil. It does not
+// show a 429, which asks the client to try again, such as while the relay stops or after an error of
+// Transform. There is an error if the API server does not know the resource, if requests for its first
+// state fail or get no answer, or if its store has failed. The keys are those of Health. For one of
+// Options.Names that the API server has not described yet, the key is that name, and the error is a 503
+// with the reason, even if reads get 404. Absent does not block.
 func (r *Relay) Absent() map[string]error {
 	all := map[string]error{}
 	for _, s := range r.all() {

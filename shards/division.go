@@ -42,9 +42,11 @@ func (s *Set) bucket(key string) int {
 // been deleted, or may be in a bucket that the replica does not have now. Only an informer can read the
 // source, which must not be wrapped. For any other reader, each request fails.
 //
-// When a bucket goes to another replica, its objects leave the informer's store ten seconds later,
-// without an event. A replica that gets buckets lists its namespaces again before calls for their keys
-// begin. Before the replica has joined, the informer syncs without any object.
+// When a bucket goes to another replica, the informer lists again after ten seconds, or sooner if this
+// replica gets another bucket. The objects of the lost bucket then leave the informer's store without
+// an event, unless the bucket has come back. A replica that gets buckets lists its namespaces again
+// before calls for their keys begin. Before the replica has joined, the informer syncs without any
+// object.
 //
 // KEP-5866 lets an API server select by ranges of namespaces (shardSelector, alpha since Kubernetes
 // 1.36). The source sends such a selector unless the replica has all buckets. A server that does not

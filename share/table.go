@@ -36,8 +36,8 @@ func New() *Table {
 func (t *Table) Share(obj any) { t.walk(nil, obj) }
 
 // Measure calls Share, and returns how many bytes of memory the object then takes, including everything that
-// it refers to. added is how many of these bytes do not belong to an object that was shared before. Both are
-// estimates. Measure takes several times as long as Share.
+// it refers to. added is how many of these bytes the object does not have from other objects that were
+// shared before. Both are estimates. Measure takes several times as long as Share.
 func (t *Table) Measure(obj any) (bytes, added int) {
 	before := size.NewPieces(obj)
 	added = t.walk(nil, obj)

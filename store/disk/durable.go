@@ -51,19 +51,19 @@ func (s *Store) Resume(ctx context.Context) (bookmark string, err error) {
 }
 
 // Apply makes changes in their order, keeps deleted objects as tombstones, unless
-// Change.NoTombstone is set, maintains the indexes and sets the bookmark, in one
-// transaction. Whenever the process ends, the file has all of it or nothing. By default it
-// is on the disk when Apply returns. Apply waits for another write that is under way, and
-// then for the disk. If ctx ends before the transaction is committed, Apply returns the
-// error of ctx and has no effect. If Apply returns an error that wraps
-// informer.ErrPermanent, it has no effect either. After any other error, the changes may
-// or may not have been made, and the call may be repeated.
+// Change.NoTombstone is set, maintains the indexes and sets the bookmark, in one transaction.
+// Whenever the process ends, the file has all of it or nothing. By default it is on the disk when
+// Apply returns. Apply waits for another write that is under way, and then for the disk. If ctx
+// ends before the commit begins, Apply returns an error that wraps that of ctx, and has no effect.
+// A commit that has begun does not stop when ctx ends. If Apply returns an error that wraps
+// informer.ErrPermanent, it has no effect either. After any other error, the changes may or may not
+// have been made, and the call may be repeated.
 //
-// With SurvivePowerLoss, the default, a transaction costs two calls of fdatasync, however
-// large it is. Apply does not wait for other writes to share them, because there is only
-// one writer. While one Apply syncs, arriving changes queue up at the informer, and up to
-// 1000 of them become the next Apply. So an informer under load commits in groups, and an
-// idle one commits at once.
+// With SurvivePowerLoss, the default, a transaction costs two calls of fdatasync, however large it
+// is, and another sync if the file has to grow. Apply does not wait for other writes to share them,
+// because there is only one writer. While one Apply syncs, arriving changes queue up at the
+// informer, and up to 1000 of them become the next Apply. So an informer under load commits in
+// groups, and an idle one commits at once.
 func (s *Store) Apply(ctx context.Context, changes []informer.Change, bookmark string) error {
 	b := batch{changes: make([]change, len(changes)), bookmark: bookmark}
 	for i, change := range changes {
