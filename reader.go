@@ -180,7 +180,7 @@ type SourceVersions struct {
 	ResourceVersion string
 	// Listed is the version of the last list, or the version at which the informer has continued from a [Durable]
 	// without a list. The source sends one event for each change after Listed. It sends none for a delete before
-	// Listed: the list only lacks the object. Until then, Listed is "" too.
+	// Listed: the list only lacks the object. Listed is "" as long as ResourceVersion is.
 	Listed string
 	// Changed is the highest version of an object or of a delete that the store has, or is about to get. It is "" if
 	// there is none. No reader has seen a later state of the store. For a delete that only a list has shown, Changed

@@ -44,7 +44,7 @@ func (s *Set) bucket(key string) int {
 //
 // When a bucket goes to another replica, the informer lists again after ten seconds, or sooner if this
 // replica gets another bucket. The objects of the lost bucket then leave the informer's store without
-// an event, unless the bucket has come back. A replica that gets buckets lists its namespaces again
+// an event, unless the bucket is back by then. A replica that gets buckets lists its namespaces again
 // before calls for their keys begin. Before the replica has joined, the informer syncs without any
 // object.
 //
