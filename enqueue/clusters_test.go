@@ -401,7 +401,7 @@ func TestAReplayEndsAfterItsClusterHasLeftSilently(t *testing.T) {
 		watchers(2)
 		_, err := f.pods.Disengage("east", informer.LeaveSilently)
 		testkit.Must(t, err)
-		time.Sleep(time.Minute)
+		testkit.SleepBubble(time.Minute)
 		f.apply("west", 3)
 		f.called("west|ns/p2")
 		watchers(1)

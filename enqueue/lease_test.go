@@ -153,7 +153,7 @@ func TestALostLeaseEndsTheWaitsBeforeTheWork(t *testing.T) {
 				}
 			}
 			r.run(t.Context())
-			time.Sleep(time.Minute)
+			testkit.SleepBubble(time.Minute)
 			close(lost)
 			synctest.Wait()
 			select {

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"reflect"
 
 	"github.com/customcacheinformer/informer"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -63,16 +62,11 @@ func (s *state[T]) update(before, obj T) T {
 	after := copyOf(obj)
 	after.SetUID(before.GetUID())
 	after.SetResourceVersion(before.GetResourceVersion())
-	generation := after.GetGeneration()
-	after.SetGeneration(max(generation, before.GetGeneration())) // a lower one is ignored
+	setGeneration(before, after)
 	if sameJSON(before, after) {
 		return copyOf(before) // a server does not see an empty map, or a part of a second
 	}
-	after.SetGeneration(generation)
-	setGeneration(before, after)
-	if !reflect.DeepEqual(before, after) {
-		s.write(keyOf(obj), before, after)
-	}
+	s.write(keyOf(obj), before, after)
 	return copyOf(after)
 }
 

@@ -15,7 +15,13 @@ import (
 // ends, with pauses that grow from 1 s to at most 30 s. It serves each resource that it finds, and calls begin for it.
 func (r *Relay) find(ctx context.Context, begin func(*served)) {
 	backoff := wait.Backoff{Duration: time.Second, Factor: 2, Jitter: 0.2, Steps: 6, Cap: 25 * time.Second}
-	for names := r.names(); len(names) > 0; {
+	pause := time.Duration(0)
+	for names := r.names(); len(names) > 0; names, pause = r.names(), backoff.Step() {
+		select {
+		case <-time.After(pause):
+		case <-ctx.Done():
+			return
+		}
 		found, errs := lookup(ctx, r.opts.Upstream, names)
 		for i, name := range names {
 			if errs[i] == nil {
@@ -24,14 +30,6 @@ func (r *Relay) find(ctx context.Context, begin func(*served)) {
 			if errs[i] != nil && ctx.Err() == nil {
 				r.note(ctx, name, errs[i])
 			}
-		}
-		if names = r.names(); len(names) == 0 {
-			return
-		}
-		select {
-		case <-time.After(backoff.Step()):
-		case <-ctx.Done():
-			return
 		}
 	}
 }

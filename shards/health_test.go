@@ -65,11 +65,10 @@ func TestASetIsReadyFromTheTimeWhenItHasJoined(t *testing.T) {
 func TestHealthShowsThatAControllerStoppedBeforeTheSetJoined(t *testing.T) {
 	inWorld(t, 1, func(t *testing.T, w *world) {
 		r := w.start("a", func(_ *shards.Options, r *replica) { r.link.cut() })
-		time.Sleep(time.Minute)
+		testkit.SleepBubble(time.Minute)
 		testkit.Must(t, r.group.Remove(r.worker))
 		r.link.heal()
-		time.Sleep(time.Minute)
-		synctest.Wait()
+		testkit.SleepBubble(time.Minute)
 		if err := r.set.Health().Ready(); !errors.Is(err, informer.ErrStopped) || !strings.Contains(err.Error(), "set test: has not joined: controller objects: ") {
 			t.Errorf("Ready returned %v", err)
 		}

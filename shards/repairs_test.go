@@ -9,7 +9,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
@@ -168,8 +167,7 @@ func TestATokenDoesNotBecomeNegative(t *testing.T) {
 		a.stop()
 		w.edit("bucket-3", func(l *coordinationv1.Lease) { l.Spec.LeaseTransitions = ptr.To[int32](math.MaxInt32) })
 		b := w.start("b")
-		time.Sleep(time.Minute)
-		synctest.Wait()
+		testkit.SleepBubble(time.Minute)
 		errs := b.took()
 		if n := len(errs); n == 0 || n > 15 || !strings.Contains(errs[0].Error(), "bucket 3 has the last fencing token that there is, 2147483647: stop all replicas and delete the Lease test-bucket-3") {
 			t.Errorf("%d errors: %v", n, errs)

@@ -488,22 +488,3 @@ func newGrowing() *growing {
 	}
 	return g
 }
-
-// A store that hangs must not keep a wait beyond its ctx.
-func TestAWaitForAnObjectEndsWithItsCtxAlthoughTheStoreHangs(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		src, store := lived(t, options{}, "a")
-		inf := running(t, src, options{Durable: store})
-		release := store.Hang()
-		time.AfterFunc(time.Hour, release)
-		begun := time.Now()
-		err := inf.WaitFor(within(t, time.Second), keyOf("a"), func(configMap, bool) bool { return true })
-		var late *informer.SyncError
-		if !errors.Is(err, context.DeadlineExceeded) || !errors.As(err, &late) {
-			t.Errorf("the wait returned %v", err)
-		}
-		equal(t, "the wait lasted", time.Since(begun), time.Second)
-		time.Sleep(time.Hour)
-		noError(t, inf.WaitFor(within(t, time.Second), keyOf("a"), func(configMap, bool) bool { return true }))
-	})
-}

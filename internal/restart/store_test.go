@@ -1,6 +1,7 @@
 package restart_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"strings"
@@ -101,6 +102,25 @@ func TestAnOperationThatTheStopInterruptsIsGivenUp(t *testing.T) {
 		if got := errs.Take(); len(got) != 1 || !errors.As(got[0], &failed) || !failed.GaveUp || failed.Failures != 1 || !errors.Is(got[0], down) {
 			t.Errorf("reported at the stop: %v", got)
 		}
+	})
+}
+
+// A store that hangs must not keep a wait beyond its ctx.
+func TestAWaitForAnObjectEndsWithItsCtxAlthoughTheStoreHangs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		src, store := lived(t, options{}, "a")
+		inf := running(t, src, options{Durable: store})
+		release := store.Hang()
+		time.AfterFunc(time.Hour, release)
+		begun := time.Now()
+		err := inf.WaitFor(within(t, time.Second), keyOf("a"), func(configMap, bool) bool { return true })
+		var late *informer.SyncError
+		if !errors.Is(err, context.DeadlineExceeded) || !errors.As(err, &late) {
+			t.Errorf("the wait returned %v", err)
+		}
+		equal(t, "the wait lasted", time.Since(begun), time.Second)
+		sleepBubble(hour)
+		noError(t, inf.WaitFor(within(t, time.Second), keyOf("a"), func(configMap, bool) bool { return true }))
 	})
 }
 

@@ -10,6 +10,8 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/watch"
+
+	"github.com/customcacheinformer/informer/internal/testkit"
 )
 
 var errBusy = apierrors.NewTooManyRequests("storage is (re)initializing", 1)
@@ -103,7 +105,7 @@ func TestAnOutageEndsTheMinuteOfABusySource(t *testing.T) {
 			script = append(script, fails(errRefused))
 		}
 		p := startAlone(t, aloneOptions(), "7", append(script, fails(errBusy), lists("9"), sends(bookmark("9")))...)
-		time.Sleep(101500 * time.Millisecond)
+		testkit.SleepBubble(101500 * time.Millisecond)
 		p.forget()
 		p.after(time.Second, lines("probe", "watch from 7"), lines("resumed 7", "bookmark 9"), nil)
 	})
