@@ -11,7 +11,9 @@ import (
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/util/retry"
 	"k8s.io/klog/v2"
 
 	"github.com/customcacheinformer/informer"
@@ -201,13 +203,24 @@ func (s *Set) leave(n *session) {
 		return
 	}
 	s.report(fmt.Errorf("leaving: %w", err))
-	if !apierrors.IsNotFound(err) {
-		lease := s.mark().On(n.lease, "", n.id)
-		leases.End(lease)
-		if _, err := s.put(ctx, lease); err != nil {
-			s.report(fmt.Errorf("leaving: ending the session: %w", err))
-		}
+	if err := s.endOwn(ctx, n); err != nil && !apierrors.IsNotFound(err) {
+		s.report(fmt.Errorf("leaving: ending the session: %w", err))
 	}
+}
+
+// endOwn writes into the Lease of a session of this replica that the session has ended. It reads the Lease first: the end
+// of the session may have cut off the answer to a renewal that the API server took.
+func (s *Set) endOwn(ctx context.Context, n *session) error {
+	return retry.RetryOnConflict(retry.DefaultRetry, func() error {
+		lease, err := s.leases.Get(ctx, n.lease.Name, metav1.GetOptions{})
+		if err != nil || lease.UID != n.lease.UID || leases.ReadSession(lease).Ended {
+			return err
+		}
+		lease = s.mark().On(lease, "", n.id)
+		leases.End(lease)
+		_, err = s.put(ctx, lease)
+		return err
+	})
 }
 
 func (s *Set) note(_ context.Context, e informer.Event[*coordinationv1.Lease]) error {
