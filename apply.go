@@ -50,8 +50,8 @@ type applier[T Object] struct {
 	justSynced bool      // the first list is applied, and synced is still open
 	bookmark   bool      // a list or a bookmark of a source is applied, and the store must get its version
 
-	toldVersion string      // version after the published items
-	followed    atomic.Bool // a watcher is a version.Follower
+	publishedVersion string      // version after the published items
+	followed         atomic.Bool // a watcher is a version.Follower
 }
 
 func newApplier[T Object](in *gate[T], p *informerProcessor[T], store cache.Store, own *memory.Store, source func(key string) string, x *index.Index[T], bareObject func(key string, uid types.UID) T, opts Options[T]) *applier[T] {
@@ -64,7 +64,7 @@ func newApplier[T Object](in *gate[T], p *informerProcessor[T], store cache.Stor
 		detector:  cache.NewCacheMutationDetector(opts.Name),
 		synced:    make(chan struct{}),
 	}
-	a.access = newAccess(x, p.Stopwatch, func(ctx context.Context) { a.tell(ctx) }, in.reports, opts)
+	a.access = newAccess(x, p.Stopwatch, func(ctx context.Context) { a.publish(ctx) }, in.reports, opts)
 	switch {
 	case opts.durable():
 		a.storage, a.pace = newDurableStore(a.access, opts.Durable, p.begun.Load, in.several, in.known, p.tombstones), durablePace
@@ -105,8 +105,8 @@ func (a *applier[T]) open(ctx context.Context) bool {
 		s.watchOnly = s.resume != ""
 		s.changed.Raise(s.resume)
 	}
-	a.toldVersion = a.version()
-	a.processor.fill(a.access.example != nil, a.toldVersion)
+	a.publishedVersion = a.version()
+	a.processor.fill(a.access.example != nil, a.publishedVersion)
 	return true
 }
 
@@ -124,7 +124,7 @@ func (a *applier[T]) run(ctx context.Context) {
 		}
 		if a.pace.immediate && a.gate.full.Load() > 0 && !a.someLeft {
 			a.release() // the next item comes at once, and these are published with it
-		} else if a.tell(ctx) {
+		} else if a.publish(ctx) {
 			a.syncNow(ctx) // if nothing is awaited any more, see ClusterOptions.SyncWait
 		}
 		a.someLeft = false
@@ -134,7 +134,7 @@ func (a *applier[T]) run(ctx context.Context) {
 		// watchers for each. If no other goroutine has anything to do, it costs 100 ns.
 		runtime.Gosched()
 	}
-	a.tell(ctx)
+	a.publish(ctx)
 }
 
 // pop waits until the queue has an item, and takes all items out of it. It returns false if the queue is closed.
@@ -152,7 +152,7 @@ func (a *applier[T]) apply(ctx context.Context, it *item[T]) bool {
 	if len(a.records) == 0 {
 		a.since = now
 	} else if !a.gathers(it) && (len(a.records) >= a.pace.records || now-a.since >= a.pace.time) {
-		a.tell(ctx)
+		a.publish(ctx)
 		a.since = now
 	}
 	if it.asks() && !a.change(ctx, it, now) {
@@ -235,7 +235,7 @@ func (a *applier[T]) deleteUnlisted(ctx context.Context, list *item[T]) bool {
 // deleteForeign deletes the objects that an earlier informer has left in the store and that belong to
 // none of this informer's regions. It returns false if ctx ended first.
 func (a *applier[T]) deleteForeign(ctx context.Context) bool {
-	return a.deleteUnless(ctx, a.gate.own, &contents{}, a.gate.covers) && a.tell(ctx) &&
+	return a.deleteUnless(ctx, a.gate.own, &contents{}, a.gate.covers) && a.publish(ctx) &&
 		a.apply(ctx, &item[T]{kind: itemCleaned, own: true, scope: a.gate.own})
 }
 
@@ -259,7 +259,7 @@ func (a *applier[T]) deleteUnless(ctx context.Context, of *scope, listed *conten
 		}
 	}
 	if len(left) > 0 {
-		if !a.tell(ctx) {
+		if !a.publish(ctx) {
 			return false
 		}
 		a.processor.leave(left)
@@ -269,7 +269,7 @@ func (a *applier[T]) deleteUnless(ctx context.Context, of *scope, listed *conten
 
 // leave deletes the objects of a source that is gone, after its last item. It returns false if ctx ended first.
 func (a *applier[T]) leave(ctx context.Context, of *scope) bool {
-	if !a.tell(ctx) || !a.deleteUnless(ctx, of, unread(of), func(key string) bool { return !of.covers(key) }) || !a.tell(ctx) {
+	if !a.publish(ctx) || !a.deleteUnless(ctx, of, unread(of), func(key string) bool { return !of.covers(key) }) || !a.publish(ctx) {
 		return false
 	}
 	a.gate.left(of)
@@ -288,7 +288,7 @@ func (a *applier[T]) allListed() bool { return !channel.Closed(a.synced) && a.ga
 func (a *applier[T]) syncNow(ctx context.Context) {
 	if a.allListed() {
 		a.mark()
-		a.tell(ctx)
+		a.publish(ctx)
 	}
 }
 
@@ -297,7 +297,7 @@ func (a *applier[T]) finish(ctx context.Context, it *item[T]) {
 	a.done = len(a.records)
 	endsList := it.kind == itemListed || it.kind == itemResumed
 	if endsList && !it.scope.listed.Load() {
-		if !a.tell(ctx) { // a watcher that joins once Synced is closed finds the whole list delivered
+		if !a.publish(ctx) { // a watcher that joins once Synced is closed finds the whole list delivered
 			return // the store does not have the list
 		}
 		it.scope.listed.Store(true)
@@ -310,13 +310,13 @@ func (a *applier[T]) finish(ctx context.Context, it *item[T]) {
 	a.finished = append(a.finished, it)
 	a.bookmark = a.bookmark || it.kind == itemBookmark || it.kind == itemListed
 	if endsList {
-		told := a.tell(ctx) // no later item may delay Synced
+		published := a.publish(ctx) // no later item may delay Synced
 		a.trim()
-		if told && it.applied != nil {
+		if published && it.applied != nil {
 			it.applied()
 		}
-	} else if a.followed.Load() && a.toldVersion != "" && a.version() == "" {
-		a.tell(ctx) // a watcher learns that the state is not exact before it gets later items
+	} else if a.followed.Load() && a.publishedVersion != "" && a.version() == "" {
+		a.publish(ctx) // a watcher learns that the state is not exact before it gets later items
 	}
 }
 
@@ -344,9 +344,9 @@ func (a *applier[T]) exactVersions(queue QueueKind) (versions []string) {
 // It does so only after a list or a bookmark, or if the state is no longer exact, or exact again.
 func (a *applier[T]) noteVersion() {
 	at := a.version()
-	ceased := a.toldVersion != "" && at == ""
-	reached := at != "" && (a.bookmark || a.toldVersion == "")
-	a.toldVersion = at
+	ceased := a.publishedVersion != "" && at == ""
+	reached := at != "" && (a.bookmark || a.publishedVersion == "")
+	a.publishedVersion = at
 	if !a.followed.Load() || !ceased && !reached {
 		return
 	}
@@ -377,10 +377,10 @@ func (a *applier[T]) observe(it *item[T]) {
 	}
 }
 
-// tell commits the finished items to the store. Then it publishes them to callers that wait for a version
+// publish commits the finished items to the store. Then it publishes them to callers that wait for a version
 // or for Synced, to the watchers, to the observer and to the storage. If ctx ended before the store had
 // the items, it publishes nothing and returns false.
-func (a *applier[T]) tell(ctx context.Context) bool {
+func (a *applier[T]) publish(ctx context.Context) bool {
 	if !a.pace.immediate { // if this came earlier, a watcher that joins would wait for the whole batch
 		a.processor.begun.Add(int64(a.done))
 	}
@@ -438,13 +438,13 @@ func (a *applier[T]) trim() {
 // distribute publishes the finished items to the watchers and the observer. If version is not
 // empty, the store has every change up to that version of the source.
 func (a *applier[T]) distribute(version string) {
-	a.processor.distribute(a.records[:a.done], a.toldVersion)
+	a.processor.distribute(a.records[:a.done], a.publishedVersion)
 	a.records, a.done = slices.Delete(a.records, 0, a.done), 0
 	for _, done := range a.infos {
 		a.observer.Apply(done.stored(a.processor.Now()))
 	}
 	a.infos = a.infos[:0]
-	a.storage.told(version)
+	a.storage.published(version)
 }
 
 // release reports the finished items to the gate, so that other items can enter.
@@ -455,7 +455,7 @@ func (a *applier[T]) release() {
 }
 
 // splitUp makes the records of a refused batch void, and applies its items again in two batches. If the
-// store refuses one of these, tell splits that one too. So among 1,000 changes, one that the store
+// store refuses one of these, publish splits that one too. So among 1,000 changes, one that the store
 // refuses is found in about twenty writes. splitUp returns false if ctx ended first.
 func (a *applier[T]) splitUp(ctx context.Context) bool {
 	items := slices.Clone(a.finished)
@@ -493,5 +493,5 @@ func (a *applier[T]) applyAgain(ctx context.Context, items []*item[T]) bool {
 			return false
 		}
 	}
-	return a.tell(ctx)
+	return a.publish(ctx)
 }

@@ -117,11 +117,11 @@ type follower[T Object] struct {
 	final   T      // the final state of the object whose delete comes next
 }
 
-// withFinal returns a function that calls tell with the final state of the deleted object as Old. If
+// withFinal returns a function that calls next with the final state of the deleted object as Old. If
 // there is none for a delete of the watch, it first reports to the watcher that the version is unknown. That
 // is so if the watch sent no usable final state, or if the delete was decided before the first follower
 // joined.
-func (f *follower[T]) withFinal(tell func(context.Context, Event[T]) error) func(context.Context, Event[T]) error {
+func (f *follower[T]) withFinal(next func(context.Context, Event[T]) error) func(context.Context, Event[T]) error {
 	return func(ctx context.Context, e Event[T]) error {
 		var none T
 		switch {
@@ -130,10 +130,10 @@ func (f *follower[T]) withFinal(tell func(context.Context, Event[T]) error) func
 		case e.Origin == OriginWatch:
 			f.watcher.OnVersion(ctx, "")
 		}
-		if tell == nil {
+		if next == nil {
 			return nil
 		}
-		return tell(ctx, e)
+		return next(ctx, e)
 	}
 }
 
@@ -147,14 +147,14 @@ type handler[T Object] struct {
 }
 
 // Add calls the handler and returns nil. Add, Update and Delete make a handler a ResourceWatcher.
-func (h *handler[T]) Add(_ context.Context, e Event[T]) error    { h.tell(&e); return nil }
-func (h *handler[T]) Update(_ context.Context, e Event[T]) error { h.tell(&e); return nil }
-func (h *handler[T]) Delete(_ context.Context, e Event[T]) error { h.tell(&e); return nil }
+func (h *handler[T]) Add(_ context.Context, e Event[T]) error    { h.call(&e); return nil }
+func (h *handler[T]) Update(_ context.Context, e Event[T]) error { h.call(&e); return nil }
+func (h *handler[T]) Delete(_ context.Context, e Event[T]) error { h.call(&e); return nil }
 
-// tell calls the handler for an event. It treats a panic as client-go does: it calls utilruntime's
+// call calls the handler for an event. It treats a panic as client-go does: it calls utilruntime's
 // PanicHandlers, and the process ends unless utilruntime.ReallyCrash is false. If the process continues,
 // the event counts as handled.
-func (h *handler[T]) tell(e *Event[T]) {
+func (h *handler[T]) call(e *Event[T]) {
 	defer utilruntime.HandleCrashWithLogger(h.logger)
 	switch e.Type {
 	case EventAdded:
@@ -186,7 +186,7 @@ func (h *handler[T]) note(r *record[T]) {
 	case recordFinal:
 		h.final = r.event.New
 	case recordEvent:
-		h.tell(&r.event)
+		h.call(&r.event)
 	}
 }
 

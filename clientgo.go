@@ -229,10 +229,10 @@ func (s *sharedIndexInformer[T]) Run(stop <-chan struct{}) {
 }
 
 func (s *sharedIndexInformer[T]) RunWithContext(ctx context.Context) {
-	var told *StoreError
+	var ofStore *StoreError
 	if err := s.core.Run(ctx); errors.Is(err, ErrAlreadyRun) {
 		s.logger(klog.FromContext(ctx)).Info("The informer cannot be run a second time")
-	} else if err != nil && !errors.As(err, &told) {
+	} else if err != nil && !errors.As(err, &ofStore) {
 		s.core.report(ctx, err)
 	}
 }

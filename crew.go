@@ -278,9 +278,9 @@ func (c *crew[T]) reachedLocked() int64 { return min(c.waiting.reached(), c.aban
 // finishedLocked notes up to which log position every event was handled. The entries of the initial
 // state come first in the order.
 func (c *crew[T]) finishedLocked() {
-	if c.stateSeen && c.abandonedAt == math.MaxInt64 && !c.listener.told.Load() {
+	if c.stateSeen && c.abandonedAt == math.MaxInt64 && !c.listener.initialHandled.Load() {
 		oldest := c.waiting.oldest()
-		c.listener.told.Store(oldest == nil || !oldest.initial)
+		c.listener.initialHandled.Store(oldest == nil || !oldest.initial)
 	}
 	c.listener.finished(c.reachedLocked())
 }
@@ -321,9 +321,9 @@ func (c *crew[T]) release(e *entry[T], a *attempt[T], wait time.Duration, retry,
 	return away
 }
 
-// noteAttempt notes that the watcher was called for the first event of e, with told as New. If retry is
+// noteAttempt notes that the watcher was called for the first event of e, with sent as New. If retry is
 // false, it drops that event.
-func (e *entry[T]) noteAttempt(told T, retry bool) {
+func (e *entry[T]) noteAttempt(sent T, retry bool) {
 	var none T
 	e.notBefore = 0
 	if !retry {
@@ -331,8 +331,8 @@ func (e *entry[T]) noteAttempt(told T, retry bool) {
 		return
 	}
 	e.failures++
-	if told != none {
-		e.failedNew = told
+	if sent != none {
+		e.failedNew = sent
 	}
 }
 

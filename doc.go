@@ -276,7 +276,7 @@
 //	       a watcher that was behind has no waiting events, except those it has taken
 //	INFO   The informer cannot stop until calls return
 //	       10 s after the stop, or after it began to wait for the watchers: names the calls
-//	INFO   A watcher was not told everything before the informer stopped
+//	INFO   A watcher did not get every event before the informer stopped
 //	       for each such watcher, with the number of events
 //	INFO   Still waiting
 //	       a WaitForSync has lasted for 30 s: "late" and "reason" are what it waits for and why

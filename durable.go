@@ -235,7 +235,7 @@ func (d *durableStore[T]) changes() (all []Change, deleted []tombstone.ID) {
 	return all, deleted
 }
 
-func (d *durableStore[T]) told(string) {}
+func (d *durableStore[T]) published(string) {}
 
 // keys reads the store page by page, with retry. The store is in the order of its keys, so keys reads
 // only the part with the prefix.

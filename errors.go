@@ -268,17 +268,17 @@ type reports struct {
 }
 
 type failure struct {
-	told bool // it was reported
-	list int  // the source's last list when it last failed; 0 for "index"
+	reported bool // it was reported
+	list     int  // the source's last list when it last failed; 0 for "index"
 }
 
 func newReports(report func(context.Context, error)) *reports {
 	return &reports{report: report, byOp: map[string]map[string]failure{"decode": {}, "transform": {}, "index": {}}, odd: map[string]int{}}
 }
 
-// tells reports whether the n-th failing object is reported: one of the first three, or the 10th, the
+// isReported reports whether the n-th failing object is reported: one of the first three, or the 10th, the
 // 100th and so on.
-func tells(n int) bool {
+func isReported(n int) bool {
 	return n <= 3 || strings.TrimRight(strconv.Itoa(n), "0") == "1"
 }
 
@@ -288,12 +288,12 @@ func (r *reports) failed(ctx context.Context, op, key string, list int, errs ...
 	r.mu.Lock()
 	was, before := r.byOp[op][key]
 	n := len(r.byOp[op]) + 1
-	tell := !before && tells(n)
-	r.byOp[op][key] = failure{was.told || tell, list}
+	report := !before && isReported(n)
+	r.byOp[op][key] = failure{was.reported || report, list}
 	r.some.Store(true)
 	r.mu.Unlock()
 	for _, err := range errs {
-		if tell {
+		if report {
 			r.report(ctx, &ObjectError{Op: op, Key: key, Failing: n, Err: err})
 		}
 	}
@@ -316,7 +316,7 @@ func (r *reports) ended(ctx context.Context, op, key string, works bool) {
 	r.mu.Unlock()
 	if failed && left == 0 {
 		klog.FromContext(ctx).Info("No object fails any more", "operation", op, "key", key)
-	} else if works && was.told {
+	} else if works && was.reported {
 		klog.FromContext(ctx).Info("An object works again", "operation", op, "key", key, "failing", left)
 	}
 }
@@ -367,7 +367,7 @@ func (r *reports) unusable(ctx context.Context, err *ObjectError) {
 	r.odd[what]++
 	err.Failing = r.odd[what]
 	r.mu.Unlock()
-	if tells(err.Failing) {
+	if isReported(err.Failing) {
 		r.report(ctx, err)
 	}
 }

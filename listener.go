@@ -35,8 +35,8 @@ type informerProcessorListener[T Object] struct {
 
 	first *memory.Snapshot // of the own store, when the listener was added; nil once it is joined
 
-	handled atomic.Int64 // the log position up to which every event has been handled
-	told    atomic.Bool  // every event of the initial state has been handled
+	handled        atomic.Int64 // the log position up to which every event has been handled
+	initialHandled atomic.Bool  // every event of the initial state has been handled
 	// catching is nil if no caller of catchUp waits. When run has handled something, it closes the channel
 	// and sets catching to nil.
 	catching atomic.Pointer[chan struct{}]
@@ -199,7 +199,7 @@ func (l *informerProcessorListener[T]) notCaughtUp(err error) error {
 // hasHandled reports whether the watcher has handled the initial state and every event up to a log
 // position.
 func (l *informerProcessorListener[T]) hasHandled(upTo int64) bool {
-	return l.told.Load() && l.handled.Load() >= upTo
+	return l.initialHandled.Load() && l.handled.Load() >= upTo
 }
 
 // moved returns a channel that is closed when run has handled something after the call.
@@ -337,8 +337,8 @@ func (l *informerProcessorListener[T]) handle(ctx context.Context, s segment[T])
 			l.note(ctx, r)
 		case plain:
 			if h != nil {
-				h.tell(&r.event)
-			} else if err := l.methods.tell(ctx, &r.event); err != nil {
+				h.call(&r.event)
+			} else if err := l.methods.call(ctx, &r.event); err != nil {
 				count()
 				l.settle(ctx, attempt[T]{event: r.event, err: err, failures: 1, gaveUp: true})
 				if interrupted(ctx, err) {
@@ -382,7 +382,7 @@ func (l *informerProcessorListener[T]) protect(ctx context.Context, f func()) {
 func (l *informerProcessorListener[T]) note(ctx context.Context, r *record[T]) {
 	switch {
 	case r.kind == recordTold:
-		l.told.Store(true)
+		l.initialHandled.Store(true)
 	case l.handler != nil:
 		l.handler.note(r)
 	case l.follower != nil && r.kind == recordFinal:
@@ -400,7 +400,7 @@ func (l *informerProcessorListener[T]) call(ctx context.Context, e *Event[T]) (t
 	if l.opts.RecoverPanics {
 		defer recoverTo(&err)
 	}
-	return 0, l.methods.tell(ctx, e)
+	return 0, l.methods.call(ctx, e)
 }
 
 // settle counts an attempt and passes its result to the observer. It reports the first error of an event, and the last

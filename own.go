@@ -257,8 +257,8 @@ func (o *ownStore[T]) close(context.Context) {
 
 func (o *ownStore[T]) forget(context.Context) {}
 
-// told gives the version to the store as a bookmark.
-func (o *ownStore[T]) told(version string) {
+// published gives the version to the store as a bookmark.
+func (o *ownStore[T]) published(version string) {
 	if version != "" {
 		o.bookmark(version)
 	}

@@ -136,8 +136,8 @@ func (p *plainStore[T]) commit(context.Context) outcome { return written }
 func (p *plainStore[T]) forget(context.Context)         {}
 func (p *plainStore[T]) close(context.Context)          {}
 
-// told gives the version to the store as a bookmark.
-func (p *plainStore[T]) told(version string) {
+// published gives the version to the store as a bookmark.
+func (p *plainStore[T]) published(version string) {
 	if version == "" {
 		return
 	}
@@ -324,6 +324,6 @@ func (s *sinkStorage[T]) keys(context.Context, string) iter.Seq[string] {
 }
 
 func (s *sinkStorage[T]) commit(context.Context) outcome { return written }
-func (s *sinkStorage[T]) told(string)                    {}
+func (s *sinkStorage[T]) published(string)               {}
 func (s *sinkStorage[T]) forget(context.Context)         {}
 func (s *sinkStorage[T]) close(context.Context)          {}

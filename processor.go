@@ -329,7 +329,7 @@ func (p *informerProcessor[T]) run(ctx context.Context) {
 	p.wg.Wait()
 	for _, l := range p.atStop {
 		if n := l.stats().Pending; n > 0 {
-			klog.FromContext(ctx).Info("A watcher was not told everything before the informer stopped", "watcher", l.opts.Name, "events", n)
+			klog.FromContext(ctx).Info("A watcher did not get every event before the informer stopped", "watcher", l.opts.Name, "events", n)
 			if p.observer.Undelivered != nil {
 				p.observer.Undelivered(BacklogInfo{Informer: p.name, Watcher: l.opts.Name, Events: n})
 			}

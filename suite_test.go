@@ -37,7 +37,7 @@ var (
 	quiet         = testkit.Ignore
 	queues        = testkit.Queues
 	runWith       = testkit.RunWith
-	says          = testkit.ErrorSays
+	says          = testkit.ErrorContains
 	sleepBubble   = testkit.SleepBubble
 	sorted        = testkit.Sorted
 	start         = testkit.Start

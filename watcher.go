@@ -397,8 +397,8 @@ func methodsOf[T Object](w ResourceWatcher[T]) methods[T] {
 	return methods[T]{EventAdded: w.Add, EventUpdated: w.Update, EventDeleted: w.Delete}
 }
 
-// tell calls the function for e and returns its error. It is small enough to be inlined.
-func (m *methods[T]) tell(ctx context.Context, e *Event[T]) error {
+// call calls the function for e and returns its error. It is small enough to be inlined.
+func (m *methods[T]) call(ctx context.Context, e *Event[T]) error {
 	if f := m[e.Type]; f != nil {
 		return f(ctx, *e)
 	}

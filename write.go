@@ -41,9 +41,9 @@ type storage[T Object] interface {
 	version(of *scope) string
 	// commit makes the changes that write has left for it.
 	commit(ctx context.Context) outcome
-	// told notes that the log has the committed changes. If version is not "", the store has every change
+	// published notes that the log has the committed changes. If version is not "", the store has every change
 	// up to that version of the source.
-	told(version string)
+	published(version string)
 	// keys yields the keys of the known objects: all that begin with the prefix, and perhaps others. It
 	// ends early if ctx ends.
 	keys(ctx context.Context, prefix string) iter.Seq[string]

@@ -17,7 +17,7 @@ type deletion struct {
 type deletes[K comparable] struct {
 	waiting map[K]sets.Set[deletion] // by the key that must be reconciled; without the deletes of calls under way
 	open    map[deletion]int         // how many keys each delete still waits for
-	told    map[deletion]span        // when each delete happened; only of a controller with Options.Shards
+	spans   map[deletion]span        // when each delete happened; only of a controller with Options.Shards
 }
 
 // span is the range of versions in which an object was deleted: after the version "after", up to
@@ -43,7 +43,7 @@ func notAfter(a, b string) bool {
 // of its source that wait for the same key: otherwise children that are deleted again and again would pile up while the
 // call for their owner fails.
 func (ds *deletes[K]) add(d deletion, at span, keys []K) {
-	at = at.since(ds.told[d])
+	at = at.since(ds.spans[d])
 	for _, key := range keys {
 		if at.source != "" {
 			at = ds.supersede(key, d, at)
@@ -59,14 +59,14 @@ func (ds *deletes[K]) add(d deletion, at span, keys []K) {
 		}
 	}
 	if at != (span{}) && ds.open[d] > 0 {
-		ds.told[d] = at
+		ds.spans[d] = at
 	}
 }
 
 // supersede makes earlier deletes of the source of d no longer wait for key. It returns the span of d and those deletes.
 func (ds *deletes[K]) supersede(key K, d deletion, at span) span {
 	for earlier := range ds.waiting[key] {
-		if was := ds.told[earlier]; earlier != d && was.source == at.source {
+		if was := ds.spans[earlier]; earlier != d && was.source == at.source {
 			at = at.since(was)
 			ds.waiting[key].Delete(earlier)
 			ds.settle(sets.New(earlier))
@@ -105,7 +105,7 @@ func (ds *deletes[K]) settle(taken sets.Set[deletion]) {
 	for d := range taken {
 		if ds.open[d]--; ds.open[d] == 0 {
 			delete(ds.open, d)
-			delete(ds.told, d)
+			delete(ds.spans, d)
 		}
 	}
 }

@@ -32,9 +32,9 @@ type sharded[K comparable] struct {
 	controller *Controller[K]
 	set        sharding.Set
 
-	mu    sync.Mutex
-	told  map[string]string // by source: the feed got everything up to this version
-	order []K               // the keys of deletes, each once, the oldest first; some are handled
+	mu        sync.Mutex
+	delivered map[string]string // by source: the feed got everything up to this version
+	order     []K               // the keys of deletes, each once, the oldest first; some are handled
 	// replays has the replays that may still be registered, because a mapper fails.
 	replays []replay
 	ended   bool
@@ -102,7 +102,7 @@ func (c *Controller[K]) divide() error {
 	if t := reflect.TypeFor[K](); c.set.ByNamespace() && t != reflect.TypeFor[types.NamespacedName]() {
 		return fmt.Errorf("Options.Shards divides by namespace, which keys of type %v do not allow: they must be NamespacedNames", t)
 	}
-	c.shard = &sharded[K]{controller: c, set: c.set, told: map[string]string{}, answers: map[string]answer{}, cut: map[string]time.Time{}, behind: map[string]answer{}}
+	c.shard = &sharded[K]{controller: c, set: c.set, delivered: map[string]string{}, answers: map[string]answer{}, cut: map[string]time.Time{}, behind: map[string]answer{}}
 	return nil
 }
 
@@ -353,7 +353,7 @@ func (s *sharded[K]) deleted(ctx context.Context, d deletion, source int, of cac
 	}
 	c := s.controller
 	s.mu.Lock()
-	at.after = later(s.told[at.source], obj.GetResourceVersion())
+	at.after = later(s.delivered[at.source], obj.GetResourceVersion())
 	fresh := slices.DeleteFunc(slices.Clone(keys), c.state.waits)
 	c.state.deleted(d, at, keys)
 	s.order = append(s.order, fresh...)
@@ -413,7 +413,7 @@ func (s *sharded[K]) Handled(ctx context.Context, buckets sharding.Buckets) map[
 	}
 	s.mu.Lock()
 	for name, r := range handled {
-		s.told[name] = r.To
+		s.delivered[name] = r.To
 	}
 	s.mu.Unlock()
 	s.controller.state.eachDelete(func(key K, _ deletion, at span) bool {

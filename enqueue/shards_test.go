@@ -138,7 +138,7 @@ func TestManyDeletesOfOneKeyAreKeptAsOne(t *testing.T) {
 		opts: Options{StandbyDeletes: 100}, inputs: []input[types.NamespacedName]{{cache: cache}},
 		state: newState[types.NamespacedName](), isEarly: map[types.NamespacedName]int{},
 	}
-	s := &sharded[types.NamespacedName]{controller: c, set: elsewhere{}, told: map[string]string{}}
+	s := &sharded[types.NamespacedName]{controller: c, set: elsewhere{}, delivered: map[string]string{}}
 	c.shard = s
 	owner := types.NamespacedName{Namespace: "ns0", Name: "owner"}
 	var first, last deletion

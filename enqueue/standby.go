@@ -141,7 +141,7 @@ func (c *Controller[K]) replayAll(ctx context.Context, wanted func(K) bool) (rep
 	}
 	for i, r := range replays {
 		select {
-		case <-r.told:
+		case <-r.delivered:
 		case <-c.inputs[i].reg.Stopped():
 			return replays, fmt.Errorf("enqueue: controller %s: informer %s: %w", c.opts.Name, c.inputs[i].health().Name, informer.ErrStopped)
 		case <-ctx.Done():
@@ -153,22 +153,22 @@ func (c *Controller[K]) replayAll(ctx context.Context, wanted func(K) bool) (rep
 
 // replay is a temporary watcher that gets all objects.
 type replay struct {
-	reg  *informer.Registration // removes itself when it has queued the keys of all objects
-	told chan struct{}          // closed when every object was delivered at least once
+	reg       *informer.Registration // removes itself when it has queued the keys of all objects
+	delivered chan struct{}          // closed when every object was delivered at least once
 }
 
 // replay registers a watcher that queues the keys of all objects, as they are now, and then removes
 // itself. It leaves out the keys for which wanted returns false. If wanted is nil, it queues all
 // keys.
 func (f *feed[T, K]) replay(wanted func(K) bool) (replay, error) {
-	r := &replayer[T, K]{feed: f, wanted: wanted, open: sets.Set[Key]{}, told: make(chan struct{}), registered: make(chan struct{})}
+	r := &replayer[T, K]{feed: f, wanted: wanted, open: sets.Set[Key]{}, delivered: make(chan struct{}), registered: make(chan struct{})}
 	defer close(r.registered)
 	opts := f.opts // also its Workers, because a replay should take no longer than a start
 	opts.Name += " (all objects)"
 	opts.Retry, opts.ResyncPeriod, opts.OnSynced = mapRetry, 0, r.synced
 	var err error
-	r.reg, err = f.informer.AddWatcher(informer.WatcherFunc[T](r.tell), opts)
-	return replay{r.reg, r.told}, err
+	r.reg, err = f.informer.AddWatcher(informer.WatcherFunc[T](r.handle), opts)
+	return replay{r.reg, r.delivered}, err
 }
 
 // replayer is the watcher of a replay. It gets all objects once.
@@ -177,17 +177,17 @@ type replayer[T informer.Object, K comparable] struct {
 	wanted     func(K) bool           // nil for all
 	reg        *informer.Registration // set when registered is closed
 	registered chan struct{}
-	told       chan struct{} // closed when every object was delivered at least once
+	delivered  chan struct{} // closed when every object was delivered at least once
 
 	mu   sync.Mutex    // protects the rest
-	done bool          // told is closed
+	done bool          // delivered is closed
 	open sets.Set[Key] // the objects that were delivered and whose keys are not queued
 	look time.Time     // forgetLeft looks again after this time
 }
 
-// tell queues the keys of an object that comes for the first time, or for which earlier attempts have
+// handle queues the keys of an object that comes for the first time, or for which earlier attempts have
 // failed. The feed itself gets all other events.
-func (r *replayer[T, K]) tell(ctx context.Context, e informer.Event[T]) error {
+func (r *replayer[T, K]) handle(ctx context.Context, e informer.Event[T]) error {
 	key := Key{e.Cluster(), e.Key()}
 	if !r.begin(key) {
 		r.forgetLeft()
@@ -254,7 +254,7 @@ func (r *replayer[T, K]) synced(context.Context) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.done = true
-	close(r.told)
+	close(r.delivered)
 	r.checkLocked()
 }
 

@@ -47,7 +47,7 @@ type failure struct {
 }
 
 func newState[K comparable]() *state[K] {
-	none := deletes[K]{waiting: map[K]sets.Set[deletion]{}, open: map[deletion]int{}, told: map[deletion]span{}}
+	none := deletes[K]{waiting: map[K]sets.Set[deletion]{}, open: map[deletion]int{}, spans: map[deletion]span{}}
 	return &state[K]{calls: map[K]call[K]{}, failing: map[K]*failure{}, deletes: none}
 }
 
@@ -169,12 +169,12 @@ func (s *state[K]) eachDelete(f func(key K, d deletion, at span) (handled bool))
 	defer s.mu.Unlock()
 	for key, c := range s.calls {
 		for d := range c.deletes {
-			f(key, d, s.deletes.told[d])
+			f(key, d, s.deletes.spans[d])
 		}
 	}
 	for key, waiting := range s.deletes.waiting {
 		for d := range waiting {
-			if f(key, d, s.deletes.told[d]) {
+			if f(key, d, s.deletes.spans[d]) {
 				waiting.Delete(d)
 				s.deletes.settle(sets.New(d))
 			}

@@ -85,21 +85,21 @@ func (s *Set) learn(claims []leases.Claim) {
 		}
 	}
 	for b, deletes := range unknown {
-		s.running.Go(func() { s.tell(b, deletes) })
+		s.running.Go(func() { s.pass(b, deletes) })
 	}
 }
 
-// tellAll passes the deletes that this replica still keeps to the holders of their buckets, before the
-// replica leaves. No other replica may know of them. tellAll gives up if a Lease has had no room for
+// passAll passes the deletes that this replica still keeps to the holders of their buckets, before the
+// replica leaves. No other replica may know of them. passAll gives up if a Lease has had no room for
 // LeaseDuration, because there may be no holder that makes room.
-func (s *Set) tellAll(n *session) {
+func (s *Set) passAll(n *session) {
 	var all sync.WaitGroup
 	for b := range s.opts.Buckets {
 		if s.waiting(b).Number() == 0 {
 			continue
 		}
 		all.Go(func() {
-			if left := s.tellOn(n, b, s.opts.LeaseDuration); left > 0 {
+			if left := s.passOn(n, b, s.opts.LeaseDuration); left > 0 {
 				s.report(fmt.Errorf("leaving: bucket %d: %w: %d keys", b, ErrBucketDeletesDropped, left))
 			}
 		})
@@ -107,14 +107,14 @@ func (s *Set) tellAll(n *session) {
 	all.Wait()
 }
 
-// tellOn passes the deletes of a bucket that this replica keeps to the holder. It gives up when the
+// passOn passes the deletes of a bucket that this replica keeps to the holder. It gives up when the
 // session ends, or when the Lease of the bucket has had no room for patience. It returns how many
 // deletes it has not passed on.
-func (s *Set) tellOn(n *session, bucket int, patience time.Duration) (left int) {
+func (s *Set) passOn(n *session, bucket int, patience time.Duration) (left int) {
 	full := time.Now() // since when the Lease has no room
 	for {
 		deletes := s.waiting(bucket) // others may have handled some
-		switch done, room := s.tell(bucket, deletes); {
+		switch done, room := s.pass(bucket, deletes); {
 		case done:
 			return 0
 		case room:
@@ -140,9 +140,9 @@ func (s *Set) waiting(bucket int) leases.Deletes {
 	return deletes
 }
 
-// tell adds keys of deletes to the Lease of a bucket of another replica, as many as there is room for.
+// pass adds keys of deletes to the Lease of a bucket of another replica, as many as there is room for.
 // done reports whether nothing is left to pass on, and room whether the Lease had room.
-func (s *Set) tell(bucket int, deletes leases.Deletes) (done, room bool) {
+func (s *Set) pass(bucket int, deletes leases.Deletes) (done, room bool) {
 	if deletes.Number() == 0 {
 		return true, true
 	}
@@ -154,8 +154,8 @@ func (s *Set) tell(bucket int, deletes leases.Deletes) (done, room bool) {
 		return ours, false
 	}
 	lease = lease.DeepCopy()
-	told := deletes.AddTo(lease)
-	if told.Number() == 0 {
+	passed := deletes.AddTo(lease)
+	if passed.Number() == 0 {
 		return false, false // the holder handles those that are there, and then there is room
 	}
 	written, err := s.putBucket(bucket, lease)
@@ -171,7 +171,7 @@ func (s *Set) tell(bucket int, deletes leases.Deletes) (done, room bool) {
 		return false, true
 	}
 	for _, w := range s.workers {
-		w.ForgetKeys(told[w.name])
+		w.ForgetKeys(passed[w.name])
 	}
-	return told.Number() == deletes.Number(), true
+	return passed.Number() == deletes.Number(), true
 }

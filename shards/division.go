@@ -72,8 +72,8 @@ func (s *Set) Source(all cache.ListerWatcher) (cache.ListerWatcher, error) {
 	return src, nil
 }
 
-// tellSourcesLocked passes the buckets of this replica to the sources.
-func (s *Set) tellSourcesLocked() {
+// updateSourcesLocked passes the buckets of this replica to the sources.
+func (s *Set) updateSourcesLocked() {
 	if len(s.sources) == 0 {
 		return
 	}

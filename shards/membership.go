@@ -167,7 +167,7 @@ func (s *Set) hold(ctx context.Context, n *session) {
 	for {
 		next, left := s.step(n)
 		if left {
-			s.tellAll(n)
+			s.passAll(n)
 			s.mu.Lock()
 			s.endLocked(n, nil)
 			s.mu.Unlock()

@@ -13,7 +13,7 @@ import (
 
 func (s *Set) dropLocked(h *holding) {
 	if h.session.drop(h) {
-		s.tellSourcesLocked()
+		s.updateSourcesLocked()
 	}
 }
 
@@ -44,7 +44,7 @@ func (s *Set) release(h *holding) {
 		case <-time.After(retryAfter):
 		}
 	}
-	s.tellOn(h.session, h.bucket, math.MaxInt64) // if the Lease had no room for all
+	s.passOn(h.session, h.bucket, math.MaxInt64) // if the Lease had no room for all
 }
 
 // letGo writes the Lease of a bucket that this replica releases. It reports whether the replica no

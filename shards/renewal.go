@@ -103,7 +103,7 @@ func (s *Set) endLocked(n *session, err error) {
 	if s.session == n {
 		s.session = nil
 		s.lag = n.lag.next()
-		s.tellSourcesLocked()
+		s.updateSourcesLocked()
 	}
 	if !n.leaving || len(n.holdings) > 0 {
 		s.counts.lost++

@@ -84,7 +84,7 @@ func (s *Set) took(h *holding, lease *coordinationv1.Lease, err error) bool {
 		return false
 	}
 	s.counts.taken++
-	s.tellSourcesLocked()
+	s.updateSourcesLocked()
 	return true
 }
 

@@ -39,7 +39,7 @@ func (n *namespaces) Get(context.Context, string, metav1.GetOptions) (*corev1.Na
 	return system(n.uid), nil
 }
 
-func TestWithoutTheUIDOfAClusterTheErrorSaysHowToGoOn(t *testing.T) {
+func TestWithoutTheUIDOfAClusterTheErrorContainsHowToGoOn(t *testing.T) {
 	failing := func(err error) *fake.Clientset {
 		client := fake.NewClientset(system("1234"))
 		client.PrependReactor("get", "namespaces", func(clienttesting.Action) (bool, runtime.Object, error) { return true, nil, err })

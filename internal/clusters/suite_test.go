@@ -34,7 +34,7 @@ type (
 var (
 	equal     = testkit.Equal
 	errorIs   = testkit.ErrorIs
-	errorSays = testkit.ErrorSays
+	errorSays = testkit.ErrorContains
 	inBubble  = testkit.InBubble
 	must      = testkit.Must
 	noError   = testkit.NoError

@@ -28,10 +28,10 @@ func Announce(ctx context.Context, missing func() []any) (over func(error)) {
 	var (
 		begun = time.Now()
 		who   []any
-		said  = make(chan struct{})
+		logged  = make(chan struct{})
 	)
 	timer := time.AfterFunc(Patience, func() {
-		defer close(said)
+		defer close(logged)
 		if values := missing(); len(values) > 0 {
 			who = values[:2:2]
 			klog.FromContext(ctx).Info("Still waiting", values...)
@@ -41,7 +41,7 @@ func Announce(ctx context.Context, missing func() []any) (over func(error)) {
 		if timer.Stop() {
 			return
 		}
-		if <-said; who == nil {
+		if <-logged; who == nil {
 			return
 		}
 		who = append(who, "waited", time.Since(begun).Round(time.Second))

@@ -170,15 +170,15 @@ func TestSnapshotsOfSeveralInformersAreOfOneMoment(t *testing.T) {
 				t.Errorf("%s: at version %q, want %q", name, v.Version(), a.ResourceVersion)
 			}
 			_, err = v.ByIndex("none", "")
-			testkit.ErrorSays(t, err, `"none"`)
+			testkit.ErrorContains(t, err, `"none"`)
 		}
 		plain := testkit.NewInformer(t, s, options{Name: "plain", Store: testkit.NewPlainStore()})
 		one = nil
 		if err := informer.SnapshotOf(informers[0].SnapshotTo(&one), plain.SnapshotTo(&two)); err == nil || one != nil || !strings.HasPrefix(err.Error(), "informer plain: SnapshotOf: only the informer's own store") {
 			t.Errorf("with a store that has no snapshots: %v, %v", one, err)
 		}
-		testkit.ErrorSays(t, informer.SnapshotOf(informers[0].SnapshotTo(nil)), "SnapshotTo has nil")
-		testkit.ErrorSays(t, informer.SnapshotOf(informer.SnapshotRequest{}), "not made by SnapshotTo")
+		testkit.ErrorContains(t, informer.SnapshotOf(informers[0].SnapshotTo(nil)), "SnapshotTo has nil")
+		testkit.ErrorContains(t, informer.SnapshotOf(informer.SnapshotRequest{}), "not made by SnapshotTo")
 		testkit.NoError(t, informer.SnapshotOf())
 	})
 }

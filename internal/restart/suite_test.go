@@ -49,7 +49,7 @@ var (
 	noError       = testkit.NoError
 	equal         = testkit.Equal
 	errorIs       = testkit.ErrorIs
-	errorSays     = testkit.ErrorSays
+	errorSays     = testkit.ErrorContains
 	errDown       = testkit.ErrDown
 	keyOf         = testkit.KeyOf
 	newInformer   = testkit.NewInformer

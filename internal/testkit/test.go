@@ -38,11 +38,11 @@ func Equal(t *testing.T, what string, got, want any) {
 	}
 }
 
-// ErrorSays fails the test unless err is an error whose text contains says.
-func ErrorSays(t *testing.T, err error, says string) {
+// ErrorContains fails the test unless err is an error whose text contains text.
+func ErrorContains(t *testing.T, err error, text string) {
 	t.Helper()
-	if err == nil || !strings.Contains(err.Error(), says) {
-		t.Errorf("got %v, want it to contain %q", err, says)
+	if err == nil || !strings.Contains(err.Error(), text) {
+		t.Errorf("got %v, want it to contain %q", err, text)
 	}
 }
 

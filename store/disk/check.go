@@ -150,7 +150,7 @@ func (w *walker) header(id uint64) (flags uint16, count int, size int64, err err
 		return 0, 0, 0, notRead(id, err)
 	}
 	if native.Uint64(h[:]) != id {
-		return 0, 0, 0, damage("page %d says that it is %d", id, native.Uint64(h[:]))
+		return 0, 0, 0, damage("page %d has the number %d", id, native.Uint64(h[:]))
 	}
 	n := 1 + uint64(native.Uint32(h[12:]))
 	return native.Uint16(h[8:]), int(native.Uint16(h[10:])), int64(n * pageSize), w.take(id, n)

@@ -49,8 +49,8 @@ func (i *inspection) file(file *os.File, info fs.FileInfo) (reason, err error) {
 	if maxFile > 0 && info.Size() > int64(maxFile) {
 		return fmt.Errorf("it has %d bytes, more than the %d that a file can have on this machine", info.Size(), maxFile), nil
 	}
-	if said, err := os.ReadFile(mark(file.Name())); err == nil {
-		return fmt.Errorf("%w, which was noticed while it was in use: %s", ErrDamaged, said), nil
+	if reason, err := os.ReadFile(mark(file.Name())); err == nil {
+		return fmt.Errorf("%w, which was noticed while it was in use: %s", ErrDamaged, reason), nil
 	} else if !errors.Is(err, fs.ErrNotExist) {
 		return nil, err
 	}

@@ -128,7 +128,7 @@ var brokenPlain = []broken{
 			}
 			return obj, exists, err
 		}}),
-		found: []string{"Store/says that what is not there is not there"},
+		found: []string{"Store/reports an object that it does not have as absent"},
 	}, {
 		fault: "the namespace is no part of the key",
 		make: keyedBy(func(obj any) (string, error) {
@@ -344,7 +344,7 @@ var brokenIndexers = []broken{
 			found, _ := s.ByIndex(name, value)
 			return found, nil
 		}}),
-		found: []string{"Indexer/says that there is no such index"},
+		found: []string{"Indexer/reports an index that it does not have"},
 	}, {
 		fault: "an index that is there is passed over",
 		make: indexedBy(indexer{addIndexers: func(s cache.Indexer, indexers cache.Indexers) error {

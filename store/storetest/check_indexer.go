@@ -16,7 +16,7 @@ var indexerChecks = []check{
 	{"indexes what replaces everything", whyIndexes, indexesReplaced},
 	{"finds an object under all of its values", whyIndexes, findsAllValues},
 	{"finds by the values of an object", "Listers by namespace use this.", findsLikeAnObject},
-	{"says that there is no such index", "A reader that misspells a name would believe an empty answer.", unknownIndex},
+	{"reports an index that it does not have", "A reader that misspells a name would believe an empty answer.", unknownIndex},
 	{"does not take a second index of one name", "The informer adds an index by namespace, and relies on the error.", takenIndex},
 	{"keeps an object that has no value", "An index function returns no values for an object that it does not apply to.", noValue},
 	{"finds objects of one name under different keys", whyKeys, findsByIndexUnderKeys},

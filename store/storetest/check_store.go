@@ -16,7 +16,7 @@ import (
 // storeChecks are the checks of every cache.Store.
 var storeChecks = []check{
 	{"finds what was added under its key", "An informer asks by key whether an object exists. If it does not find the object, it adds it again at every relist.", findsByKey},
-	{"says that what is not there is not there", "An error is not an absence: the informer would retry forever, and watchers would get no event.", absentIsNoError},
+	{"reports an object that it does not have as absent", "An error is not an absence: the informer would retry forever, and watchers would get no event.", absentIsNoError},
 	{"keeps the last state of an object", "Get, a watcher that joins, and the Old of the next event use the object that the store returns.", keepsTheLast},
 	{"does not find what was deleted", "A watcher that joins would get an object that is gone.", forgetsDeleted},
 	{"returns what it was given", "Watchers get the store's objects, as Old and as their initial state, and a relist finds changes by UID and resourceVersion.", returnsAll},

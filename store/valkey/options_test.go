@@ -58,7 +58,7 @@ func TestOptionsThatCannotBeUsedAreErrorsThatNameTheField(t *testing.T) {
 
 		"LeaseToken: the client": noClient,
 	} {
-		testkit.ErrorSays(t, err, want)
+		testkit.ErrorContains(t, err, want)
 	}
 	if keys := srv.Do("DBSIZE"); keys != "0" {
 		t.Errorf("there are %s keys on the server, want none", keys)

@@ -98,7 +98,7 @@ func TestTheErrorOfALowerTokenHasTheCauseAndTheRemedies(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, want := range []string{"the writer is the last leader with token 41, and Options.Token is 0", "the Lease of the election was deleted", "delete the Lease"} {
-			testkit.ErrorSays(t, err, want)
+			testkit.ErrorContains(t, err, want)
 		}
 		if remedy == "delete the Lease" {
 			opts.Token = leaseToken(t, time.Now(), nil)

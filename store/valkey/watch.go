@@ -46,7 +46,7 @@ func (s *Source) WatchWithContext(ctx context.Context, opts metav1.ListOptions) 
 		return nil, later(err)
 	}
 	f := &follower{
-		source: s, log: h.log, session: h.session, at: id{version: version}, told: version,
+		source: s, log: h.log, session: h.session, at: id{version: version}, sent: version,
 		bookmarks: opts.AllowWatchBookmarks, events: make(chan watch.Event),
 	}
 	f.ctx, f.cancel = context.WithCancel(ctx)
@@ -98,7 +98,7 @@ type follower struct {
 	log       string
 	session   string // the session that wrote what the watcher has
 	at        id     // of the last entry that was sent
-	told      uint64 // the version that the watcher has
+	sent      uint64 // the version that the watcher has
 	bookmarks bool
 
 	ctx     context.Context
@@ -131,7 +131,7 @@ func (f *follower) run() {
 		switch {
 		case err != nil:
 			return
-		case h.version == 0, h.log == f.log && h.version < f.told: // the writer lists, or has to catch up
+		case h.version == 0, h.log == f.log && h.version < f.sent: // the writer lists, or has to catch up
 			if !f.pause() {
 				return
 			}
@@ -148,24 +148,24 @@ func (f *follower) follow(h head) bool {
 	switch {
 	case h.log != f.log:
 		return f.expire("the writer has listed again")
-	case h.wentBack(f.told):
+	case h.wentBack(f.sent):
 		return f.expire("the server had lost changes, and has got them again")
 	case h.gone(f.at):
 		return f.expire("the log of the store does not have all changes any more")
 	}
 	f.session = h.session
 	for _, e := range h.entries {
-		if !f.tell(e) {
+		if !f.sendEntry(e) {
 			return false
 		}
 	}
-	if len(h.entries) < pageEntries && h.version > f.told {
+	if len(h.entries) < pageEntries && h.version > f.sent {
 		return f.bookmark(h.version)
 	}
 	return true
 }
 
-func (f *follower) tell(e entry) bool {
+func (f *follower) sendEntry(e entry) bool {
 	obj, err := f.source.decode(e.key, e.object)
 	if err != nil {
 		return f.fail(apierrors.NewInternalError(err))
@@ -206,8 +206,8 @@ func (f *follower) send(e watch.Event, version uint64) bool {
 	case <-f.ctx.Done():
 		return false
 	}
-	if version > f.told {
-		f.told = version
+	if version > f.sent {
+		f.sent = version
 		f.source.reach(f.log, f.session, version)
 	}
 	return true
