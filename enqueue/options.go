@@ -72,12 +72,13 @@ type Options struct {
 	// set and not closed.
 	DrainTimeout time.Duration
 
-	// ErrorHandler is called with an [*Error] for each call of reconcile that fails, also at the end of
-	// a CallTimeout. The worker calls it with the ctx of the failed call, and waits until it returns.
-	// Several workers may call it at once. It is not called if reconcile returns the error of its ctx
-	// after a stop, or after the lease is lost. Nor is it called for a conflict (apierrors.IsConflict)
-	// that is the first failure of its key in a row, unless the key is given up. With a conflict,
-	// reconcile has used a state that was not the newest, and the next attempt usually works.
+	// ErrorHandler is called with an [*Error] after each call of reconcile that has failed. This
+	// includes a call that returns an error because CallTimeout is over. The worker calls ErrorHandler
+	// with a ctx that CallTimeout does not end, and waits until it returns. Several workers may call it
+	// at once. It is not called if reconcile returns the error of its ctx after a stop, nor for any
+	// error after the lease is lost. Nor is it called for a conflict (apierrors.IsConflict) that is the
+	// first failure of its key in a row, unless the key is given up. With a conflict, reconcile has
+	// used a state that was not the newest, and the next attempt usually works.
 	//
 	// ErrorHandler also gets an error that wraps [ErrStandbyDeletesDropped] when the first deletes are
 	// dropped (see StandbyDeletes), and an error for the first key of the wrong scope (see [Owns]).

@@ -39,12 +39,12 @@ var errCrashed = fmt.Errorf("the process that owned the store has crashed: %w", 
 // operation and the key:
 //
 //   - an Apply or Forget while another Apply or Forget is under way;
-//   - a different Apply after an Apply that failed, until Resume is called, unless the failed Apply
-//     returned an error that wraps [informer.ErrPermanent];
+//   - a different Apply after an Apply that failed, until that one has been repeated with success or
+//     Resume is called, unless the failed Apply returned an error that wraps [informer.ErrPermanent];
 //   - a Delete, in an Apply, of an object with another UID than the stored one, unless
 //     there is a tombstone of the deleted object already;
 //   - a Scan with a limit less than 1;
-//   - an Apply of a change without a key, or of nil or an object without a name.
+//   - an Apply of a change that has no key, no object, or an object without a name.
 //
 // Err returns the first of these errors, including the errors of the Durables that this one was
 // reopened from.

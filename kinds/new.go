@@ -20,7 +20,8 @@ import (
 	"github.com/customcacheinformer/informer/internal/object"
 )
 
-// Clients are the clients of a [Set]. To need less memory, wrap the rest.Config from which they are made with [informer.Transport].
+// Clients are the clients of a [Set]. Add [informer.Transport] to the rest.Config before you make them: the set then needs
+// less memory.
 type Clients struct {
 	// Dynamic reads CRDs and APIServices, and the objects of a set that [New] has made. It is required.
 	Dynamic dynamic.Interface

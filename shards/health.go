@@ -30,7 +30,8 @@ type Health struct {
 	// SourceFailingSince is the time of the first failure that SourceFailures counts. It is zero if
 	// SourceFailures is 0.
 	SourceFailingSince time.Time `json:"sourceFailingSince,omitzero"`
-	// SourceNextTry is when the pause before the next attempt ends. It is zero if there is no pause.
+	// SourceNextTry is when the pause before the next list or watch of the Leases ends. It is zero if
+	// there is no such pause. Pauses between attempts to join do not count.
 	SourceNextTry time.Time `json:"sourceNextTry,omitzero"`
 	// Replica is the name of the replica, Options.Identity.
 	Replica string `json:"replica"`

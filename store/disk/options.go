@@ -40,10 +40,11 @@ type Options struct {
 	// Indexers are the indexes that Open adds, see [Store.AddIndexers]. Defaults to none.
 	Indexers cache.Indexers
 
-	// ErrorHandler is called with errors that no method can return. During Open, it gets a
-	// *SetAsideError, and an error if a file that was set aside before cannot be removed. Later
-	// it gets, at most once, an error with the panic that showed that the file is damaged. It
-	// is called from the goroutine in which the error occurred, and must not call the store.
+	// ErrorHandler is called with errors that no method can return. Open calls it with a
+	// *SetAsideError if it sets the file aside, and with another error if it cannot remove a file that
+	// was set aside before. If a damaged file causes a panic, the store recovers it: the call returns
+	// ErrDamaged, and ErrorHandler gets an error with the panic and its stack, once for each Store.
+	// ErrorHandler is called in the goroutine of the call that failed, and must not call the store.
 	// Defaults to logging with klog.
 	ErrorHandler func(error)
 }
