@@ -89,8 +89,6 @@ func newApplier[T Object](in *gate[T], p *informerProcessor[T], store cache.Stor
 	return a
 }
 
-func (a *applier[T]) memory() MemoryHealth { return a.weighing.memory(a.gate.mostOfLists(0)) }
-
 // open reads the store at the start, before any item is applied, and finds out at which version each source continues. It
 // returns false if ctx ended first.
 func (a *applier[T]) open(ctx context.Context) bool {
@@ -155,7 +153,7 @@ func (a *applier[T]) apply(ctx context.Context, it *item[T]) bool {
 		a.publish(ctx)
 		a.since = now
 	}
-	if it.asks() && !a.change(ctx, it, now) {
+	if it.looks() && !a.change(ctx, it, now) {
 		return false
 	}
 	if it.kind == itemList {
@@ -202,6 +200,9 @@ func (a *applier[T]) change(ctx context.Context, it *item[T], now time.Duration)
 		return false
 	case it.scope.watchOnly && stored.exists && !it.listed && !newer(it.rv, stored.obj.GetResourceVersion()):
 		return true // the watch began before this state, which the store already has
+	}
+	if it = it.after(stored); it == nil {
+		return true
 	}
 	c := &a.current
 	*c = change[T]{item: it, stored: stored}

@@ -53,8 +53,8 @@ type item[T Object] struct {
 	followers uint8 // of a head: how many items its entry stands for besides it; protected by gate.mu
 	restored  bool  // the server has gone back in time: a version may stand for another state than before; also of itemList
 	key       string
-	entry     uint64 // the number of a head, 0 for other items
-	obj       T
+	entry     uint64        // the number of a head, 0 for other items
+	obj       T             // if it could not be decoded, it has only a key and a UID
 	listing   *contents     // of itemList or itemLack: what the list has; nil if no deletes follow from it
 	rv        string        // the version reached when this item and all before it are applied
 	arrived   time.Duration // when the item was made; 0 unless an observer needs it
@@ -75,6 +75,25 @@ func (it *item[T]) asks() bool {
 	return false
 }
 
+// looks reports whether the stored object of the item's key must be looked up: if asks is true, or if the item has an object
+// that cannot be used, but shows its UID.
+func (it *item[T]) looks() bool {
+	var none T
+	return it.asks() || it.kind == itemUpsert && it.obj != none
+}
+
+// after returns the item to apply to the stored object. Usually that is the item itself. But an object that cannot be used only
+// shows that a stored object with another UID is gone: then after returns a delete of that, and otherwise nil.
+func (it *item[T]) after(stored found[T]) *item[T] {
+	if it.asks() {
+		return it
+	}
+	if !stored.exists || !recreated(stored.obj, it.obj) {
+		return nil
+	}
+	return &item[T]{kind: itemGone, listed: it.listed, restored: it.restored, key: it.key, scope: it.scope}
+}
+
 // changedKey returns the key of the object that the item may change, or "" if asks is false.
 func (it *item[T]) changedKey() string {
 	if !it.asks() {
@@ -86,7 +105,7 @@ func (it *item[T]) changedKey() string {
 // version returns the version of the state that the item brings, or "" if it is not known.
 func (it *item[T]) version() string {
 	var none T
-	if it.rv != "" || it.obj == none { // no watcher has the object, or it could not be decoded
+	if it.rv != "" || it.obj == none { // no watcher has the object
 		return it.rv
 	}
 	return it.obj.GetResourceVersion()

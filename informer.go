@@ -175,7 +175,7 @@ func newInformer[T Object](what reading, accept func(any) (T, error), bareObject
 				i.watchErrorHandler(ctx, r, err)
 			}
 		})
-		s.sink = &sink[T]{gate: i.gate, scope: s, accept: accept, omit: omit, progress: s.Progress}
+		s.sink = &sink[T]{gate: i.gate, scope: s, accept: accept, bare: bareObject, omit: omit, progress: s.Progress}
 		return s
 	}
 	var set []*scope

@@ -161,10 +161,10 @@ type Options[T Object] struct {
 	// get it. It may change the object in place. It must not return nil, or change namespace or name: both
 	// count as errors. It should keep UID and resourceVersion: a later list uses them to find out which
 	// objects are new, created again, or unchanged. After an error, the store keeps the object's previous
-	// state, if any. An *ObjectError is reported once, and again only if Transform has worked for the object
-	// in between. Transform is called again at the object's next event and at the next list. An error never
-	// stops a delete. One goroutine at a time calls Transform, or one for each namespace or cluster if there
-	// are several. While it runs, the source waits. See [StripManagedFields]. Defaults to none.
+	// state, if any. An *ObjectError is reported once, and again only if Transform has worked for the object in between. Transform
+	// is called again at the object's next event and at the next list. An error never stops a delete, also that of an earlier
+	// object of the same name. One goroutine at a time calls Transform, or one for each namespace or cluster if there are several.
+	// While it runs, the source waits. See [StripManagedFields]. Defaults to none.
 	Transform func(T) (T, error)
 
 	// Omit lists the paths of fields that the informer removes from every object, such as "metadata.managedFields" or

@@ -11,6 +11,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/customcacheinformer/informer/internal/framing"
 	"github.com/customcacheinformer/informer/internal/object"
@@ -23,6 +24,7 @@ type sink[T Object] struct {
 	*gate[T]
 	scope  *scope
 	accept func(any) (T, error)
+	bare   func(key string, uid types.UID) T // makes an object that has only a key and a UID
 	omit   *framing.Omission
 	// progress is called when an object of a list has entered the queue.
 	progress func()
@@ -337,6 +339,7 @@ func (in *sink[T]) item(op string, kind itemKind, raw any) (*item[T], *ObjectErr
 		it.arrived = in.clock.Now()
 	}
 	if u, ok := raw.(*framing.Undecodable); ok {
+		it.obj = in.bare(object.Key(m), u.UID)
 		in.noteResult("decode", it, u.Err)
 		if kind == itemDelete {
 			in.reports.ended(in.ctx, "transform", it.key, false)

@@ -2,6 +2,7 @@ package restart_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -17,6 +18,7 @@ import (
 
 	"github.com/customcacheinformer/informer"
 	"github.com/customcacheinformer/informer/informertest"
+	"github.com/customcacheinformer/informer/internal/testkit"
 	"github.com/customcacheinformer/informer/share"
 )
 
@@ -52,6 +54,43 @@ func TestAListAfterAFailedOneDeliversPossibleChanges(t *testing.T) {
 			again := slices.DeleteFunc(told(r)[known:], func(e string) bool { return !strings.Contains(e, "updated") })
 			equal(t, "delivered again", again, tc.again)
 			equal(t, "objects delivered before the failure", known, 2)
+		})
+	}
+}
+
+// The store keeps the last state of an object that cannot be used, but not that of an earlier object of the same name.
+func TestTheDeleteOfAnObjectIsNotLostIfTheNextOfItsNameCannotBeUsed(t *testing.T) {
+	for name, opts := range map[string]options{
+		"own store":   {},
+		"plain store": {Store: newPlainStore()},
+		"Durable":     {Durable: informertest.NewDurable()},
+	} {
+		inBubble(t, name, func(t *testing.T) {
+			src := informertest.NewSource(objects("a", "b")...)
+			opts.ErrorHandler, opts.Transform = ignore, func(obj configMap) (configMap, error) {
+				if obj.Data["value"] == "bad" {
+					return obj, errors.New("bad")
+				}
+				return obj, nil
+			}
+			inf, r := watched(t, src, opts)
+			testkit.Unreachable(src)
+			_, _ = src.Delete(keyOf("a"))
+			src.Apply(object("a", "bad"))
+			src.Apply(object("b", "bad"))
+			src.Expire()
+			src.Heal()
+			sleepBubble(5 * time.Minute)
+			checkTold(t, r, "initial added a", "initial added b", "relist deleted a")
+			if _, exists, err := inf.Get(keyOf("a")); exists || err != nil {
+				t.Errorf("the store has an object that was deleted: %v, %v", exists, err)
+			}
+			src.Apply(object("a", "2"))
+			src.Apply(object("b", "2"))
+			synctest.Wait()
+			equal(t, "events of the mended objects", told(r)[3:], []string{"watch added a", "watch updated b"})
+			checkStore(t, inf, src)
+			checkView(t, r, src)
 		})
 	}
 }

@@ -119,6 +119,9 @@ func randomHistory(t *testing.T, seed uint64) {
 				t.Errorf("step %d: %s has lost its last state", step, obj.Name)
 			}
 			kept[obj.UID] = stored
+			if last, exists, err := inf.Get(keyOf(obj.Name)); err != nil || exists && last.GetUID() != obj.UID {
+				t.Errorf("step %d: %s is an object that was deleted (%v)", step, obj.Name, err)
+			}
 		}
 		for name := range got {
 			if !exist[name] {
