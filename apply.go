@@ -198,7 +198,7 @@ func (a *applier[T]) change(ctx context.Context, it *item[T], now time.Duration)
 		return true
 	case err != nil:
 		return false
-	case it.scope.watchOnly && stored.exists && !it.listed && !newer(it.rv, stored.obj.GetResourceVersion()):
+	case it.scope.watchOnly && stored.exists && !it.listed && it.precedes(stored.obj.GetResourceVersion()):
 		return true // the watch began before this state, which the store already has
 	}
 	if it = it.after(stored); it == nil {

@@ -373,6 +373,12 @@ func newer(version, stored string) bool {
 	return err != nil || order > 0
 }
 
+// precedes reports whether an item of a watch is not newer than an object of the store with this version. A delete with just this
+// version is newer: some servers send it with the last version of the object.
+func (it *item[T]) precedes(stored string) bool {
+	return !newer(it.rv, stored) && (it.kind != itemDelete || it.rv != stored)
+}
+
 // reached reports whether now is at least want. It returns an error if they cannot be compared.
 func reached(now, want string) (bool, error) {
 	if now == "" {

@@ -93,6 +93,38 @@ func TestAnExpiredBookmarkCostsOneList(t *testing.T) {
 	}
 }
 
+// unraised sends a delete with the last version of the object, as servers without etcd do.
+type unraised struct {
+	*source
+	last string
+}
+
+func (s unraised) WatchWithContext(ctx context.Context, opts metav1.ListOptions) (watch.Interface, error) {
+	w, err := s.source.WatchWithContext(ctx, opts)
+	if err != nil {
+		return nil, err
+	}
+	return watch.Filter(w, func(e watch.Event) (watch.Event, bool) {
+		if obj, ok := e.Object.(configMap); ok && e.Type == watch.Deleted {
+			e.Object = obj.DeepCopy()
+			e.Object.(configMap).ResourceVersion = s.last
+		}
+		return e, true
+	}), nil
+}
+
+func TestAWarmStartTakesADeleteWithTheVersionOfTheObject(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		src, store := lived(t, options{}, "a", "b")
+		obj, _ := src.Get(keyOf("a"))
+		_, _ = src.Delete(keyOf("a"))
+		inf, r, _ := begun(t, unraised{src, obj.ResourceVersion}, options{Durable: store})
+		sleepBubble(time.Minute)
+		checkTold(t, r, "initial added a", "initial added b", "watch deleted a")
+		checkStore(t, inf, src)
+	})
+}
+
 func TestARefusedChangeIsFoundInItsBatch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		src := informertest.NewSource(objects("a", "bad", "c")...)
