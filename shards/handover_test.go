@@ -183,6 +183,19 @@ func TestDeletedLeasesAreMadeAgain(t *testing.T) {
 	})
 }
 
+// The replica must not work until LeaseDuration is over, with a refused renewal each half a second.
+func TestASessionWhoseLeaseIsDeletedEnds(t *testing.T) {
+	inWorld(t, 20, func(t *testing.T, w *world) {
+		a := w.start("a")
+		w.settled(10 * time.Second)
+		w.deleteLeases("session")
+		w.settled(2 * time.Second)
+		w.balanced(a)
+		a.reports("the session is lost")
+		a.reports(" was deleted")
+	})
+}
+
 // A replica that starts learns from the session's Lease that a bucket has a holder whose own Lease is
 // gone.
 func TestABucketWhoseLeaseIsGoneStaysWithItsHolder(t *testing.T) {

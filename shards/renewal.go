@@ -50,9 +50,7 @@ func (s *Set) write(n *session) bool {
 	case err == nil:
 		n.lease = written
 		return s.renewed(n, sent)
-	case apierrors.IsNotFound(err):
-		s.lose(n, fmt.Errorf("its Lease %s was deleted", lease.Name))
-	case apierrors.IsConflict(err):
+	case apierrors.IsConflict(err), apierrors.IsNotFound(err):
 		s.rereadSession(ctx, n, err)
 	case n.ctx.Err() == nil:
 		s.report(fmt.Errorf("renewing the session: %w", err))
@@ -72,11 +70,13 @@ func (s *Set) renewed(n *session, sent time.Time) bool {
 
 var errEnded = errors.New("another replica has ended it")
 
-// rereadSession reads the Lease after a conflict. Unless another replica has ended the session, the next
-// write starts from the Lease that was read.
+// rereadSession reads the Lease after a conflict, which is also the answer of an API server if the Lease was deleted. Unless
+// that is so, or another replica has ended the session, the next write starts from the Lease that was read.
 func (s *Set) rereadSession(ctx context.Context, n *session, conflict error) {
 	lease, err := s.leases.Get(ctx, n.lease.Name, metav1.GetOptions{})
 	switch {
+	case apierrors.IsNotFound(err):
+		s.lose(n, fmt.Errorf("its Lease %s was deleted", n.lease.Name))
 	case err != nil:
 		s.report(fmt.Errorf("renewing the session: %w", conflict))
 	case lease.UID != n.lease.UID || leases.ReadSession(lease).Ended:

@@ -17,9 +17,12 @@ import (
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes/fake"
 	coordinationclient "k8s.io/client-go/kubernetes/typed/coordination/v1"
+	clienttesting "k8s.io/client-go/testing"
 
 	"github.com/customcacheinformer/informer"
 	"github.com/customcacheinformer/informer/enqueue"
@@ -64,11 +67,22 @@ func newWorld(t *testing.T, objects int) *world {
 		read: map[string]int{}, tokens: map[int]int64{}, extra: map[string]map[string]string{}, traces: map[string][]string{},
 	}
 	w.leases.Serve(&w.client.Fake, "leases", &coordinationv1.LeaseList{})
+	w.client.PrependReactor("update", "leases", w.isAbsent)
 	w.api = w.client.CoordinationV1().Leases("default")
 	for n := range objects {
 		w.write(n, "1")
 	}
 	return w
+}
+
+// isAbsent refuses an update of a Lease that is not there as an API server does. It would create the Lease, but its UID is
+// another one then: so the answer is a conflict, not NotFound.
+func (w *world) isAbsent(a clienttesting.Action) (handled bool, _ runtime.Object, err error) {
+	lease := a.(clienttesting.UpdateAction).GetObject().(*coordinationv1.Lease)
+	if _, err = w.leases.Get(types.NamespacedName{Namespace: a.GetNamespace(), Name: lease.Name}); err == nil {
+		return false, nil, nil
+	}
+	return true, nil, apierrors.NewConflict(coordinationv1.Resource("leases"), lease.Name, errors.New("UID in object meta: "))
 }
 
 // newDividedWorld returns a world whose replicas cache their own objects only.
