@@ -7,6 +7,7 @@ import (
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/customcacheinformer/informer/shards/internal/leases"
 )
@@ -24,15 +25,20 @@ func (s *Set) endSessionLocked(seen *seenSession, now time.Time) {
 	s.running.Go(func() {
 		ctx, cancel := s.request()
 		defer cancel()
-		ended, err := s.put(ctx, lease)
+		after, err := s.put(ctx, lease)
+		if isOutdated(err) { // an API server also answers a conflict if the Lease was deleted
+			after, err = s.leases.Get(ctx, lease.Name, metav1.GetOptions{})
+		}
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		seen.asking = false
 		seen.retry = time.Now().Add(retryAfter)
 		switch {
 		case err == nil:
-			s.view.note(ended, false, time.Now())
-		case !apierrors.IsConflict(err) && !apierrors.IsNotFound(err):
+			s.view.note(after, false, time.Now())
+		case apierrors.IsNotFound(err):
+			seen.gone(lease)
+		default:
 			s.later(fmt.Errorf("ending the session %s: %w", seen.ID, err))
 		}
 		s.poke()
@@ -66,7 +72,10 @@ func (s *Set) deleteSession(seen *seenSession, lease *coordinationv1.Lease) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	seen.asking, seen.retry = false, time.Now().Add(s.opts.RenewEvery)
-	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
+	switch {
+	case apierrors.IsNotFound(err):
+		seen.gone(lease)
+	case err != nil && !apierrors.IsConflict(err):
 		s.later(fmt.Errorf("deleting the session %s, which has ended: %w", seen.ID, err))
 	}
 }

@@ -1,14 +1,19 @@
 package shards_test
 
 import (
+	"context"
 	"errors"
 	"math/rand/v2"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	coordinationv1 "k8s.io/api/coordination/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	coordinationclient "k8s.io/client-go/kubernetes/typed/coordination/v1"
 	clienttesting "k8s.io/client-go/testing"
 
 	"github.com/customcacheinformer/informer/internal/testkit"
@@ -132,4 +137,53 @@ func TestAReplicaThatMayNotDeleteItsLeaseLeaves(t *testing.T) {
 			}
 		})
 	}
+}
+
+// lateLists has the answers to lists of Leases wait until released is closed, when held is true.
+type lateLists struct {
+	coordinationclient.LeaseInterface
+	held     atomic.Bool
+	released chan struct{}
+}
+
+func (l *lateLists) List(ctx context.Context, opts metav1.ListOptions) (*coordinationv1.LeaseList, error) {
+	list, err := l.LeaseInterface.List(ctx, opts)
+	if l.held.Load() {
+		<-l.released
+	}
+	return list, err
+}
+
+// A replica that joins may read the Lease of another one that leaves, and see its delete first. It must not try to end that
+// session again and again.
+func TestALeaseThatWasDeletedMeanwhileIsForgotten(t *testing.T) {
+	inWorld(t, 20, func(t *testing.T, w *world) {
+		var ends atomic.Int64
+		w.client.PrependReactor("update", "leases", func(a clienttesting.Action) (bool, runtime.Object, error) {
+			if lease := a.(clienttesting.UpdateAction).GetObject().(*coordinationv1.Lease); lease.Annotations[annotationPrefix+"ended"] != "" {
+				ends.Add(1)
+			}
+			return false, nil, nil
+		})
+		a, b := w.start("a"), w.start("b")
+		w.settled(10 * time.Second)
+		lists := &lateLists{LeaseInterface: w.api, released: make(chan struct{})}
+		w.client.PrependReactor("create", "leases", func(clienttesting.Action) (bool, runtime.Object, error) {
+			lists.held.Store(true) // the next list is that of the replica that joins
+			return false, nil, nil
+		})
+		c := w.start("c", func(_ *shards.Options, r *replica) { r.link.LeaseInterface = lists })
+		testkit.SleepBubble(time.Second)
+		b.stop()
+		testkit.SleepBubble(time.Second)
+		lists.held.Store(false)
+		close(lists.released)
+		w.settled(time.Minute)
+		w.balanced(a, c)
+		before := ends.Load()
+		w.settled(time.Minute)
+		if n := ends.Load() - before; n > 0 {
+			t.Errorf("in a minute, a session that is no more is ended %d times", n)
+		}
+	})
 }

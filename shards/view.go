@@ -146,6 +146,14 @@ func (s *seenSession) mayWork(opts *Options, now time.Time) bool {
 	return !s.Ended && now.Before(s.end(opts))
 }
 
+// gone notes that the API server does not find the Lease, which had this state. An answer that came behind the event of the
+// delete may have brought it back.
+func (s *seenSession) gone(lease *coordinationv1.Lease) {
+	if s.lease != nil && s.lease.UID == lease.UID {
+		s.lease = nil
+	}
+}
+
 // mayTake reports whether buckets may be given to the session: it may work, its Lease is there, and it is not Idle.
 func (s *seenSession) mayTake(opts *Options, now time.Time) bool {
 	return s.lease != nil && !s.Idle && s.mayWork(opts, now)
