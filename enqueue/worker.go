@@ -163,11 +163,15 @@ func (w *worker[K]) handle(ctx context.Context, key K) {
 	if w.enter != nil {
 		call, done, ours := w.enter(ctx, key)
 		if !ours { // the replica that gets the bucket reconciles all of its keys
-			w.state.leave(key)
-			w.queue.forget(key)
+			w.leave(key)
 			return
 		}
-		defer done()
+		defer func(running context.Context) {
+			if call.Err() != nil && running.Err() == nil { // the bucket moves, so no call here tells whether the key still fails
+				w.leave(key)
+			}
+			done()
+		}(ctx)
 		ctx = call
 	}
 	w.state.begin(key)
@@ -200,6 +204,12 @@ func (w *worker[K]) handle(ctx context.Context, key K) {
 		}
 		w.queue.plan(key, max(again, pause))
 	}
+}
+
+// leave forgets the failures of a key that another replica gets, and its plan.
+func (w *worker[K]) leave(key K) {
+	w.state.leave(key)
+	w.queue.forget(key)
 }
 
 // soon is the shortest pause that reconcile can ask for again and again. Shorter ones are stretched.

@@ -250,3 +250,42 @@ func TestAReplicaForgetsTheFailuresOfKeysThatMove(t *testing.T) {
 		}
 	})
 }
+
+// A call for a key that fails may be under way when its bucket moves. Its replica must not show the key as failing for good.
+func TestAReplicaForgetsTheFailuresOfCallsThatAMoveEnds(t *testing.T) {
+	inWorld(t, 40, func(t *testing.T, w *world) {
+		start := func(id string, bad bool) *enqueue.Controller[types.NamespacedName] {
+			inf, err := informer.NewFrom(w.objects, informer.Options[*corev1.ConfigMap]{})
+			testkit.Must(t, err)
+			opts := options(id)
+			opts.DrainTimeout = -1
+			set, err := shards.New(w.api, opts)
+			testkit.Must(t, err)
+			var failed sync.Map
+			c, err := enqueue.NewController(func(ctx context.Context, key types.NamespacedName) (time.Duration, error) {
+				if !bad {
+					return 0, nil
+				}
+				if _, again := failed.LoadOrStore(key, true); !again {
+					return 0, errors.New("the first call fails")
+				}
+				<-ctx.Done()
+				return 0, ctx.Err()
+			}, enqueue.Options{Name: "objects", Workers: 64, Shards: set, ErrorHandler: testkit.Ignore}, enqueue.For(inf))
+			var group informer.Group
+			testkit.Must(t, errors.Join(err, group.Add(inf), group.Add(c), group.Add(set)))
+			informertest.Run(t, &group)
+			return c
+		}
+		a := start("a", true)
+		testkit.SleepBubble(time.Minute)
+		if h := a.Health(); h.Failing != 40 || h.Busy != 40 {
+			t.Errorf("%d of 40 keys fail, and %d calls are under way", h.Failing, h.Busy)
+		}
+		b := start("b", false)
+		testkit.SleepBubble(time.Minute)
+		if h, moved := a.Health(), b.Health().Succeeded; moved == 0 || h.Failing != 40-moved || h.Busy != 40-moved {
+			t.Errorf("%d keys fail, and %d calls are under way, when %d of 40 keys have moved", h.Failing, h.Busy, moved)
+		}
+	})
+}
