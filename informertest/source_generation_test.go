@@ -3,6 +3,7 @@ package informertest_test
 import (
 	"slices"
 	"testing"
+	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -22,6 +23,7 @@ type gadget struct {
 	metav1.TypeMeta
 	metav1.ObjectMeta
 	Wish   string
+	Since  metav1.Time
 	Status string
 }
 
@@ -87,6 +89,20 @@ func TestTheGenerationRisesOnlyWithTheDesiredState(t *testing.T) {
 	wantGenerations(t, "an unstructured Deployment", generationsOf(t, asUnstructured(t, &appsv1.Deployment{}),
 		func(u *unstructured.Unstructured) { u.SetAnnotations(map[string]string{"a": "b"}) },
 	), 1, 2)
+}
+
+// JSON has no parts of a second, so a client that decodes and encodes an object drops them.
+func TestAPartOfASecondIsNoChangeOfTheDesiredState(t *testing.T) {
+	g := &gadget{Since: metav1.NewTime(time.Date(2026, 1, 2, 3, 4, 5, 6, time.UTC))}
+	g.SetName("a")
+	src := informertest.NewSource(g)
+	other := must(src.Get(types.NamespacedName{Name: "a"}))
+	other.Since = metav1.NewTime(g.Since.Truncate(time.Second))
+	for op, got := range map[string]*gadget{"Update": must(src.Update(other)), "Apply": src.Apply(other)} {
+		if got.Generation != 1 || src.ResourceVersion() != "1001" {
+			t.Errorf("%s: generation %d, source at %s", op, got.Generation, src.ResourceVersion())
+		}
+	}
 }
 
 func TestKindsWithoutGenerationsHaveNoneInASource(t *testing.T) {
