@@ -22,6 +22,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/customcacheinformer/informer"
+	"github.com/customcacheinformer/informer/informertest"
 	"github.com/customcacheinformer/informer/relay"
 )
 
@@ -57,7 +58,7 @@ func (c *cluster) change(f func()) {
 	c.moved = make(chan struct{})
 }
 
-// fail gives a resource a fault: the code of its answers, "hangs", "removed", or "" for none.
+// fail gives a resource a fault: the code of its answers, "hangs", "removed", "cut" for lists whose second page fails, or "" for none.
 func (c *cluster) fail(name, fault string) { c.change(func() { c.faults[name] = fault }) }
 
 func (c *cluster) now(name string) (version int, fault string, moved <-chan struct{}) {
@@ -83,7 +84,7 @@ func (c *cluster) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	refuse := func(code int) {
 		w.WriteHeader(code)
 		send(map[string]any{"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": code, "message": http.StatusText(code),
-			"reason": map[int]string{404: "NotFound", 403: "Forbidden", 500: "InternalError", 422: "Invalid"}[code]})
+			"reason": map[int]string{404: "NotFound", 403: "Forbidden", 410: "Expired", 500: "InternalError", 422: "Invalid"}[code]})
 	}
 	version, fault, moved := c.now(name)
 	for fault == "hangs" {
@@ -98,10 +99,18 @@ func (c *cluster) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	switch code, _ := strconv.Atoi(strings.ReplaceAll(fault, "removed", "404")); {
 	case code != 0:
 		refuse(code)
+	case r.URL.Query().Get("continue") != "":
+		refuse(http.StatusInternalServerError)
 	case r.URL.Query().Get("watch") == "":
-		send(map[string]any{"kind": kind + "List", "apiVersion": group, "metadata": map[string]any{"resourceVersion": strconv.Itoa(version)}, "items": []any{object(version)}})
+		about := map[string]any{"resourceVersion": strconv.Itoa(version)}
+		if fault == "cut" {
+			about["continue"] = "more"
+		}
+		send(map[string]any{"kind": kind + "List", "apiVersion": group, "metadata": about, "items": []any{object(version)}})
 	case r.URL.Query().Get("sendInitialEvents") == "true":
 		refuse(http.StatusUnprocessableEntity)
+	case fault == "cut":
+		refuse(http.StatusGone) // a list follows
 	default:
 		seen, _ := strconv.Atoi(r.URL.Query().Get("resourceVersion"))
 		for r.Context().Err() == nil && (fault == "" || fault == "hangs") {
@@ -424,4 +433,28 @@ func TestATransformThatFailsOnceEndsNoResource(t *testing.T) {
 	fail.Store(true)
 	o.await("Transform is not called", failed.Load)
 	o.await("widgets are not served any more, although Transform works for the next change", served)
+}
+
+// Agents keep the last state, as with other failures of the API server.
+func TestAListThatFailsInTheMiddleTakesNothingFromAgents(t *testing.T) {
+	o := newOutage(t, newCluster(t), func(r *relay.Resource) {
+		if r.Resource == "widgets" {
+			r.Store = informertest.NewDurable()
+		}
+	})
+	o.await("the relay does not begin", func() bool { return o.relay.Ready() == nil })
+	w := o.watch("widgets")
+	o.await("the agent gets nothing", func() bool { return w.version.Load() > 0 })
+	w.ended.Store(0)
+	o.cluster.fail("widgets", "cut")
+	o.await("no list fails", func() bool {
+		h := o.relay.Health()[full(resourceOf("widgets"))].(informer.Health)
+		return h.SourceFailures > 0
+	})
+	if code, body := o.get(pathOf("widgets")); code != http.StatusOK || w.ended.Load() > 0 {
+		t.Errorf("a read gets %d %s, and %d watches have ended", code, body, w.ended.Load())
+	}
+	o.cluster.fail("widgets", "")
+	version, _, _ := o.cluster.now("widgets")
+	o.await("the agent lacks a change", func() bool { return w.version.Load() >= int64(version) })
 }
