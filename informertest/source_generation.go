@@ -55,7 +55,7 @@ func setGeneration[T informer.Object](before, after T) {
 func sameDesired(a, b any) bool {
 	if a, ok := a.(*unstructured.Unstructured); ok {
 		if b, ok := b.(*unstructured.Unstructured); ok {
-			return equality.Semantic.DeepEqual(desired(a), desired(b))
+			return equal(desired(a), desired(b))
 		}
 	}
 	x, y := reflect.Indirect(reflect.ValueOf(a)), reflect.Indirect(reflect.ValueOf(b))
@@ -65,15 +65,16 @@ func sameDesired(a, b any) bool {
 	for i := range x.NumField() {
 		switch field := x.Type().Field(i); {
 		case field.Name == "TypeMeta" || field.Name == "ObjectMeta" || field.Name == "Status" || !field.IsExported():
-		default:
-			// A server compares what it has decoded from JSON, which has no parts of a second.
-			if v, w := x.Field(i).Interface(), y.Field(i).Interface(); !equality.Semantic.DeepEqual(v, w) && !sameJSON(v, w) {
-				return false
-			}
+		case !equal(x.Field(i).Interface(), y.Field(i).Interface()):
+			return false
 		}
 	}
 	return true
 }
+
+// equal reports whether two values are equal for a server, which has decoded both from JSON. That has no parts of a second, and
+// only one kind of number.
+func equal(a, b any) bool { return equality.Semantic.DeepEqual(a, b) || sameJSON(a, b) }
 
 func desired(obj *unstructured.Unstructured) map[string]any {
 	content := maps.Clone(obj.Object)

@@ -91,10 +91,16 @@ func TestTheGenerationRisesOnlyWithTheDesiredState(t *testing.T) {
 	), 1, 2)
 }
 
-// JSON has no parts of a second, so a client that decodes and encodes an object drops them.
-func TestAPartOfASecondIsNoChangeOfTheDesiredState(t *testing.T) {
+// A client that decodes and encodes an object drops parts of a second, and may make an integer of a float.
+func TestTheSameJSONIsNoChangeOfTheDesiredState(t *testing.T) {
 	g := &gadget{Since: metav1.NewTime(time.Date(2026, 1, 2, 3, 4, 5, 6, time.UTC))}
-	g.SetName("a")
+	wantGenerations(t, "a part of a second", generationsOf(t, g, func(g *gadget) { g.Since = metav1.NewTime(g.Since.Truncate(time.Second)) }), 1, 1)
+	u := widget("a", "red")
+	u.Object["spec"] = map[string]any{"size": 1.0}
+	wantGenerations(t, "a float", generationsOf(t, u,
+		func(u *unstructured.Unstructured) { u.Object["spec"] = map[string]any{"size": int64(1)} },
+		func(u *unstructured.Unstructured) { u.Object["spec"] = map[string]any{"size": 1.5} },
+	), 1, 1, 2)
 	src := informertest.NewSource(g)
 	other := must(src.Get(types.NamespacedName{Name: "a"}))
 	other.Since = metav1.NewTime(g.Since.Truncate(time.Second))
