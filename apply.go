@@ -89,6 +89,8 @@ func newApplier[T Object](in *gate[T], p *informerProcessor[T], store cache.Stor
 	return a
 }
 
+func (a *applier[T]) memory() MemoryHealth { return a.weighing.memory(a.gate.mostOfLists(0)) }
+
 // open reads the store at the start, before any item is applied, and finds out at which version each source continues. It
 // returns false if ctx ended first.
 func (a *applier[T]) open(ctx context.Context) bool {

@@ -203,8 +203,6 @@ type weighing struct {
 	sample size.Estimate
 }
 
-func (a *applier[T]) memory() MemoryHealth { return a.weighing.memory(a.gate.mostOfLists(0)) }
-
 // memory returns how much memory the objects take. listed is the largest number of listed objects that were in
 // memory and not stored.
 func (w *weighing) memory(listed int) MemoryHealth {

@@ -1,6 +1,8 @@
 package informertest
 
 import (
+	"bytes"
+	"encoding/json"
 	"maps"
 	"reflect"
 	"slices"
@@ -82,4 +84,10 @@ func desired(obj *unstructured.Unstructured) map[string]any {
 		delete(content, name)
 	}
 	return content
+}
+
+func sameJSON(a, b any) bool {
+	x, errX := json.Marshal(a)
+	y, errY := json.Marshal(b)
+	return errX == nil && errY == nil && bytes.Equal(x, y)
 }

@@ -1,8 +1,6 @@
 package informertest
 
 import (
-	"bytes"
-	"encoding/json"
 	"errors"
 	"fmt"
 
@@ -68,12 +66,6 @@ func (s *state[T]) update(before, obj T) T {
 	}
 	s.write(keyOf(obj), before, after)
 	return copyOf(after)
-}
-
-func sameJSON(a, b any) bool {
-	x, errX := json.Marshal(a)
-	y, errY := json.Marshal(b)
-	return errX == nil && errY == nil && bytes.Equal(x, y)
 }
 
 // write makes the change from before to after, one of which may be the zero T. It gives the
