@@ -66,7 +66,13 @@ func (s *Set) letGo(h *holding, last leases.Past, deletes leases.Deletes, claims
 	}
 	lease := s.mark().On(h.lease, "", "")
 	s.mu.Unlock()
-	last.Write(lease)
+	if !last.Write(lease) { // the next holder relies on the time since the last call, see reach
+		select {
+		case <-h.session.ended:
+			return true
+		case <-time.After(s.opts.Margin):
+		}
+	}
 	leases.SetClaims(lease, claims)
 	written := deletes.AddTo(lease)
 	ctx, cancel := s.request()

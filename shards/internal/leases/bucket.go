@@ -22,18 +22,25 @@ func ReadPast(lease *coordinationv1.Lease) Past {
 	return Past{Seen: parse[Versions](lease.Annotations[seenAnnotation]), Died: lease.Annotations[diedAnnotation] != ""}
 }
 
-// Write writes the past into the Lease of a bucket.
-func (p Past) Write(lease *coordinationv1.Lease) {
-	annotate(lease, seenAnnotation, format(p.Seen))
+// Write writes the past into the Lease of a bucket. If the Lease has no room for the versions, because others have added
+// deletes, Write returns false and writes the past of a holder that has died, without versions.
+func (p Past) Write(lease *coordinationv1.Lease) (whole bool) {
+	seen := format(p.Seen)
+	if whole = len(seen) <= roomFor(lease, seenAnnotation)+forPast; !whole {
+		seen, p.Died = "", true
+	}
+	annotate(lease, seenAnnotation, seen)
 	annotate(lease, diedAnnotation, flagText(p.Died))
+	return whole
 }
 
 // maxDeletes is the maximum number of bytes of the deletes in a Lease, and maxAnnotations that of all annotations, with
 // their names, when deletes or claims are added. Kubernetes allows 256 KiB for all annotations. The rest is for what the next holder
-// writes.
+// writes: of that, its past may have forPast.
 const (
 	maxDeletes     = 200 << 10
 	maxAnnotations = 240 << 10
+	forPast        = 15 << 10
 )
 
 // Deletes are the keys of deletes, by worker.

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
+	apivalidation "k8s.io/apimachinery/pkg/api/validation"
 )
 
 func TestTheDeletesOfTwoReplicasAreJoined(t *testing.T) {
@@ -86,5 +87,26 @@ func TestClaimsForWhichThereIsNoRoomAreLeftOut(t *testing.T) {
 	SetClaims(lease, claims)
 	if n := len(lease.Annotations[claimsAnnotation]); n > 0 {
 		t.Errorf("claims with %d bytes are written, for which there is no room", n)
+	}
+}
+
+// Others may have added deletes before the holder has written what it has seen. No replica could take or release the bucket
+// if the API server refused the Lease.
+func TestAPastForWhichThereIsNoRoomIsThatOfADeadHolder(t *testing.T) {
+	lease := &coordinationv1.Lease{}
+	annotate(lease, deletesAnnotation, strings.Repeat("d", maxDeletes))
+	past := Past{Seen: Versions{"w": {}}}
+	for n := range 2000 {
+		past.Seen["w"][fmt.Sprintf("0.ConfigMap/cluster-%04d|", n)] = "100000000"
+		if n != 100 && n != 1999 {
+			continue
+		}
+		whole := past.Write(lease)
+		if err := apivalidation.ValidateAnnotationsSize(lease.Annotations); err != nil {
+			t.Errorf("%d versions: %v", n+1, err)
+		}
+		if got := ReadPast(lease); whole != (n == 100) || got.Died == whole || whole != (len(got.Seen["w"]) == n+1) {
+			t.Errorf("of %d versions, %d are written, whole: %v, died: %v", n+1, len(got.Seen["w"]), whole, got.Died)
+		}
 	}
 }
