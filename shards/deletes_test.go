@@ -8,6 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -112,5 +113,31 @@ func TestAHolderKeepsDeletesOfControllersThatItLacks(t *testing.T) {
 			t.Errorf("the delete of %s has not reached the controller: %q, %v", name(n), got, called)
 		}
 		w.mu.Unlock()
+	})
+}
+
+// If there is no room for the versions that the replica has seen, the next holder relies on the time since the last call.
+func TestABucketIsReleasedLaterIfItsLeaseHasNoRoomForVersions(t *testing.T) {
+	inWorld(t, 20, func(t *testing.T, w *world) {
+		a, b := w.start("a", oneBucket(0)), w.start("b", oneBucket(0))
+		w.settled(10 * time.Second)
+		if b.owned() == 1 {
+			a, b = b, a
+		}
+		w.edit("-bucket-", func(l *coordinationv1.Lease) { // those of a controller that neither has
+			l.Annotations[annotationPrefix+"deletes"] = `{"other":["` + strings.Repeat("x", 255<<10) + `"]}`
+		})
+		w.settled(time.Second)
+		begun := time.Now()
+		a.stop()
+		if took := time.Since(begun); took < 2*time.Second || took > 4*time.Second {
+			t.Errorf("with a Margin of 2 s, the replica leaves after %v", took)
+		}
+		w.writeAll("2")
+		w.settled(5 * time.Second)
+		w.quiet(a, b)
+		if b.owned() != 1 {
+			t.Error("the bucket has no replica")
+		}
 	})
 }
