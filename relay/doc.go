@@ -32,8 +32,8 @@
 //  3. A relay whose informers have a Durable makes no list when it starts again, as long as the API
 //     server has the changes since it stopped.
 //  4. The relay's state is only as new as its watch. Ready returns an error if the API server has sent
-//     nothing about any resource for longer than Options.MaxStaleness. Reads with resourceVersion="" get
-//     the newest state that the relay has, which may be older than the API server's.
+//     nothing about any resource, except parts of lists, for longer than Options.MaxStaleness. Reads with
+//     resourceVersion="" get the newest state that the relay has, which may be older than the API server's.
 //  5. A resource that fails does not affect the others. The relay still serves its last state. For a
 //     resource that does not exist, it answers 404 and ends the watches. For a resource that has never
 //     had a state, it answers 503 with the reason. It serves both as soon as the API server has them.

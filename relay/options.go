@@ -58,9 +58,9 @@ type Options struct {
 	// are open at the end of this time may continue for up to twice MinWatchTimeout.
 	Authorization *genericserver.DelegatingAuthorizationOptions
 
-	// MaxStaleness is how long the API server may send nothing or only errors about a resource before the
-	// resource counts as not ready, see [Relay.Ready]. It must not be negative. Defaults to
-	// DefaultMaxStaleness.
+	// MaxStaleness is how long the API server may send nothing, only errors or only parts of lists about a
+	// resource before the resource counts as not ready, see [Relay.Ready]. It must not be negative. Defaults
+	// to DefaultMaxStaleness.
 	MaxStaleness time.Duration
 	// MinWatchTimeout is the minimum duration of a watch for which the client sets no timeout. Such a
 	// watch lasts up to twice as long, and no watch lasts longer than that. It must be a whole number of

@@ -458,3 +458,23 @@ func TestAListThatFailsInTheMiddleTakesNothingFromAgents(t *testing.T) {
 	version, _, _ := o.cluster.now("widgets")
 	o.await("the agent lacks a change", func() bool { return w.version.Load() >= int64(version) })
 }
+
+// The API server sends a part of each list, and so is not silent, but the state gets older.
+func TestARelayWhoseListsFailInTheMiddleIsNotReady(t *testing.T) {
+	o := newOutage(t, newCluster(t))
+	o.await("the relay does not begin", func() bool { return o.relay.Ready() == nil })
+	for _, name := range fourResources {
+		o.cluster.fail(name, "cut")
+	}
+	o.await("no list is tried again", func() bool {
+		h := o.relay.Health()[full(resourceOf("widgets"))].(informer.Health)
+		return time.Since(h.LastProgress) > 5*time.Second && time.Since(h.LastContact) < time.Second
+	})
+	if err := o.relay.Ready(); err == nil || !strings.Contains(err.Error(), "old: list widgets") {
+		t.Errorf("Ready: %v", err)
+	}
+	for _, name := range fourResources {
+		o.cluster.fail(name, "")
+	}
+	o.await("the relay does not get ready again", func() bool { return o.relay.Ready() == nil })
+}

@@ -251,7 +251,7 @@ func (r *Relay) close() {
 }
 
 // Ready returns nil if agents can use the relay. At least one resource must have a state, and the API
-// server must have sent something about it within Options.MaxStaleness. Until Ready has first returned
+// server must have sent more about it within Options.MaxStaleness than parts of lists. Until Ready has first returned
 // nil, no other resource may still be waiting for its first state. A resource that fails, is silent or
 // does not exist does not make the relay unready; Absent and Health show it. If the relay is not ready,
 // Ready returns an error with the reason for each resource. Ready does not block. The server's path

@@ -58,10 +58,14 @@ func unavailable(name string, reason error) error {
 }
 
 // problem returns why agents get no answer or an old one, or nil. An answer is old if the API server has been silent for more
-// than maxStaleness. state is the result of HasState. begins is true if the first state may still be on its way.
+// than maxStaleness, or if for that time requests have failed and nothing else has brought a version. state is the result of
+// HasState. begins is true if the first state may still be on its way.
 func (s *served) problem(maxStaleness time.Duration, state error) (reason error, begins bool) {
 	h := s.inf.Health()
 	silent := time.Since(h.LastContact)
+	if h.SourceFailures > 0 && !h.LastProgress.IsZero() {
+		silent = max(silent, time.Since(h.LastProgress)) // lists may fail in the middle, again and again
+	}
 	absent := s.absent()
 	switch {
 	case absent != nil:
