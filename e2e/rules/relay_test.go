@@ -22,23 +22,28 @@ func TestARelayThatHearsNothingFiresItsAlert(t *testing.T) {
 	}
 	alert := groups.Groups[0].Rules[0]
 	const (
-		relay   = `informer_last_contact_timestamp_seconds{job="relay",instance="relay-0",informer="pods"}`
-		program = `informer_last_contact_timestamp_seconds{job="operator",instance="operator-0",informer="pods"}`
+		relay   = `{job="relay",instance="relay-0",informer="pods"}`
+		program = `{job="operator",instance="operator-0",informer="pods"}`
 	)
 	for name, test := range map[string]struct {
-		contact string
-		after   time.Duration // since the last contact; 0 for never
+		contact, progress, failures string
+		after                       time.Duration // since the last news; 0 for never
 	}{
-		"nothing is wrong":                      {"0+30x240", 0},
-		"the API server is silent":              {"0+30x59 1770x181", 3*time.Minute + step},
-		"a bookmark comes after three minutes":  {"0+30x59 1770x5 1950+30x175", 0},
-		"the API server is silent at the start": {"_x3 0x240", 3*time.Minute + step},
+		"nothing is wrong":                      {"0+30x240", "0+30x240", "0x240", 0},
+		"the API server is silent":              {"0+30x59 1770x181", "0+30x59 1770x181", "0x240", 3*time.Minute + step},
+		"a bookmark comes after three minutes":  {"0+30x59 1770x5 1950+30x175", "0+30x59 1770x5 1950+30x175", "0x240", 0},
+		"the API server is silent at the start": {"_x3 0x240", "_x240", "0x240", 3*time.Minute + step},
+		"lists fail in the middle":              {"0+30x240", "0+30x59 1770x181", "0x59 1x181", 3*time.Minute + step},
+		"a server sends no bookmarks":           {"0+30x240", "0+30x59 1770x181", "0x240", 0},
 	} {
 		t.Run(name, func(t *testing.T) {
-			seen := recordAny(t, map[string]string{
-				relay: test.contact, program: test.contact,
-				`relay_max_staleness_seconds{job="relay",instance="relay-0"}`: "120x240",
-			})
+			series := map[string]string{`relay_max_staleness_seconds{job="relay",instance="relay-0"}`: "120x240"}
+			for _, labels := range []string{relay, program} {
+				series["informer_last_contact_timestamp_seconds"+labels] = test.contact
+				series["informer_last_progress_timestamp_seconds"+labels] = test.progress
+				series["informer_source_failures"+labels] = test.failures
+			}
+			seen := recordAny(t, series)
 			fired := evaluate(t, newEngine(t), alert, seen)
 			if test.after == 0 {
 				if len(fired) > 0 {
@@ -50,7 +55,7 @@ func TestARelayThatHearsNothingFiresItsAlert(t *testing.T) {
 				t.Fatalf("fired: %v, want only that of the relay", fired)
 			}
 			last := time.Duration(0)
-			if strings.Contains(test.contact, "1770") {
+			if strings.Contains(test.progress, "1770") {
 				last = 1770 * time.Second
 			}
 			if fired[0].at-last != test.after {
