@@ -43,6 +43,12 @@ var outages = []struct {
 		want: want{"InformerSourceFailing": 10 * time.Minute, "InformerSourceStale": 15 * time.Minute},
 	},
 	{
+		name: "lists fail in the middle",
+		series: map[string]string{`informer_source_failures`: "0x59 1+1x180", `informer_queued_changes`: "5x59 0x180",
+			`informer_last_progress_timestamp_seconds`: "0+30x59 1770x180"},
+		want: want{"InformerSourceFailing": 10 * time.Minute, "InformerSourceStale": 15 * time.Minute},
+	},
+	{
 		name:   "the API server is back after just less than ten minutes",
 		almost: "InformerSourceFailing",
 		series: map[string]string{
