@@ -94,6 +94,9 @@ func (s shared) new(lw cache.ListerWatcher, resync time.Duration) cache.SharedIn
 	return s.make(lw, &corev1.ConfigMap{}, resync, cache.Indexers{})
 }
 
+// over is new without resyncs, and also returns src.
+func (s shared) over(src *source) (*source, cache.SharedIndexInformer) { return src, s.new(src, 0) }
+
 // sharedCases maps the name of each case, a sentence, to its test.
 type sharedCases map[string]func(t *testing.T, s shared)
 
@@ -172,9 +175,7 @@ type sharedRegistration = cache.ResourceEventHandlerRegistration
 func handle(t *testing.T, inf cache.SharedInformer, h cache.ResourceEventHandler) sharedRegistration {
 	t.Helper()
 	reg, err := inf.AddEventHandler(h)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return reg
 }
 
@@ -195,9 +196,8 @@ func listenEvery(t *testing.T, inf cache.SharedInformer, resync time.Duration) *
 	}
 	var h heard
 	var err error
-	if h.reg, err = inf.AddEventHandlerWithOptions(&h, opts); err != nil {
-		t.Fatal(err)
-	}
+	h.reg, err = inf.AddEventHandlerWithOptions(&h, opts)
+	must(t, err)
 	return &h
 }
 
@@ -364,9 +364,8 @@ func unseen[T informer.Object](src *informertest.Source[T], change func()) {
 // remove deletes an object of src.
 func remove[T informer.Object](t *testing.T, src *informertest.Source[T], name string) {
 	t.Helper()
-	if _, err := src.Delete(keyOf(name)); err != nil {
-		t.Fatal(err)
-	}
+	_, err := src.Delete(keyOf(name))
+	must(t, err)
 }
 
 // checkShared fails the test unless the cache of inf holds exactly these states.
@@ -382,9 +381,7 @@ func checkStates(t *testing.T, objs []any, want []string) {
 	for _, obj := range objs {
 		got = append(got, stateOf(obj))
 	}
-	if diff := cmp.Diff(sorted(want), sorted(got)); diff != "" {
-		t.Errorf("the objects (-want +got):\n%s", diff)
-	}
+	equal(t, "objects", sorted(got), sorted(want))
 }
 
 // cached returns the object of that name in the cache of inf.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -49,17 +48,15 @@ func TestDifferences(t *testing.T) {
 			checkSynced(t, !s.ours(), inf)
 		},
 		"in a server that comes back with an older state": func(t *testing.T, s shared) {
-			server := &testkit.Away{Source: two(), Cause: testkit.Dialing(syscall.ECONNREFUSED)}
+			server := two()
 			backup := server.ResourceVersion()
 			server.Apply(object("a", "undone"))
 			_, inf, _ := follow(t, s, server)
 			sleepBubble(10 * time.Second)
-			server.Gone.Store(true)
-			if err := server.Restore(backup); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Unreachable(server)
+			must(t, server.Restore(backup))
 			sleepBubble(5 * time.Second)
-			server.Gone.Store(false)
+			server.Heal()
 			sleepBubble(24 * hour)
 			wantOurs(t, s, "the older state", valueOf(t, inf, "a") != "undone")
 		},
@@ -134,9 +131,7 @@ func TestDifferences(t *testing.T) {
 // wantOurs fails the test unless something is so with our informers only.
 func wantOurs(t *testing.T, s shared, what string, is bool) {
 	t.Helper()
-	if is != s.ours() {
-		t.Errorf("%s: %t", what, is)
-	}
+	equal(t, what, is, s.ours())
 }
 
 // listing runs an informer of a source that answers each list with obj.

@@ -30,9 +30,7 @@ func TestAnyStoreIsServedAsAnIndexer(t *testing.T) {
 		checkByIndex(t, inf, "y", "z@")
 		runShared(t, inf)
 		checkByIndex(t, inf, "y", "b@2", "c@3")
-		if objs, err := indexer.ByIndex(cache.NamespaceIndex, "default"); err != nil || len(objs) != 3 {
-			t.Errorf("in the namespace: %v, %v", objs, err)
-		}
+		equal(t, "in the namespace", testkit.Count(indexer.ByIndex(cache.NamespaceIndex, "default")), 3)
 		change(t, src, "b=x", "-c")
 		synctest.Wait()
 		checkByIndex(t, inf, "y")
@@ -54,12 +52,8 @@ func TestAnyStoreIsServedAsAnIndexer(t *testing.T) {
 		wantError(t, false, "Add", indexer.Add(object("gone", "old")))
 		wantError(t, false, "Replace", indexer.Replace([]any{object("a", "x"), object("r", "z")}, ""))
 		checkByIndex(t, inf, "z", "r@")
-		if got := sorted(indexer.ListIndexFuncValues("value")); !slices.Equal(got, []string{"x", "z"}) {
-			t.Errorf("values after Replace: %v", got)
-		}
-		if err := store.Err(); err != nil {
-			t.Error(err)
-		}
+		equal(t, "values after Replace", sorted(indexer.ListIndexFuncValues("value")), "[x z]")
+		noError(t, store.Err())
 	})
 }
 
@@ -86,9 +80,7 @@ func TestAnIndexMayBeAddedWhileTheStoreChanges(t *testing.T) {
 			done.Go(func() { wantError(t, false, "AddIndexers", inf.AddIndexers(cache.Indexers{name: byValueFunc})) })
 		}
 		done.Wait()
-		if err := native.WaitForVersion(t.Context(), "", src.ResourceVersion()); err != nil {
-			t.Fatal(err)
-		}
+		must(t, native.WaitForVersion(t.Context(), "", src.ResourceVersion()))
 		want := map[string][]string{}
 		for _, obj := range src.Objects() {
 			want[obj.Data["value"]] = append(want[obj.Data["value"]], "default/"+obj.Name)
@@ -132,8 +124,6 @@ func TestObjectsThatAnyStoreRefusesAreNotInTheIndexes(t *testing.T) {
 			t.Errorf("Index of an object whose index function fails: %v, %v", found, err)
 		}
 		checkByIndex(t, inf, "x", "a@1")
-		if got := indexer.ListIndexFuncValues("value"); !slices.Equal(got, []string{"x"}) {
-			t.Errorf("the values are %q", got)
-		}
+		equal(t, "values", indexer.ListIndexFuncValues("value"), "[x]")
 	})
 }

@@ -4,14 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -51,9 +49,7 @@ func TestASharedIndexInformerTakesOptionsPerType(t *testing.T) {
 		}}.NewSharedIndexInformer(one(), &corev1.ConfigMap{}, 0, byNamespace())
 		wantError(t, false, "SetTransform", inf.SetTransform(func(obj any) (any, error) { return annotate("second")(obj.(informer.AnyObject)) }))
 		runShared(t, inf)
-		if want := []string{"*v1.ConfigMap", "ConfigMap"}; !slices.Equal(told, want) {
-			t.Errorf("Options and the observer got %q, want %q", told, want)
-		}
+		equal(t, "Options and the observer got", told, "[*v1.ConfigMap ConfigMap]")
 		if _, exists, err := store.GetByKey("default/a"); err != nil || !exists {
 			t.Errorf("the store has a: %t, %v", exists, err)
 		}
@@ -62,9 +58,7 @@ func TestASharedIndexInformerTakesOptionsPerType(t *testing.T) {
 			if err != nil || len(objs) != 1 {
 				t.Fatalf("by %s: %v, %v", index, objs, err)
 			}
-			if got := objs[0].(configMap).Annotations["transformed"]; got != " first second" {
-				t.Errorf("transformed%s, want first second", got)
-			}
+			equal(t, "transformed by", objs[0].(configMap).Annotations["transformed"], " first second")
 		}
 	})
 }
@@ -93,28 +87,24 @@ func TestASharedIndexInformerThatCannotBeMadeReportsWhy(t *testing.T) {
 			reason: `Options.Fields["x"]: path "spec.nodeName": the object (v1.ConfigMap) has no field "spec"`,
 		},
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				var errs errorLog
-				test.opts.ErrorHandler = errs.Handle
-				configure := func(runtime.Object) (anyOptions, error) { return test.opts, test.err }
-				src := one()
-				inf := informer.ClientGo{Options: configure}.NewSharedIndexInformer(src, &corev1.ConfigMap{}, 0, byValue())
-				goShared(t, inf)
-				err := inf.(interface{ WaitForSync(context.Context) error }).WaitForSync(within(t, time.Minute))
-				reported := errs.Take()
-				if inf.HasSynced() || len(reported) != 1 {
-					t.Errorf("synced: %t, reported %v", inf.HasSynced(), reported)
+		inBubble(t, name, func(t *testing.T) {
+			var errs errorLog
+			test.opts.ErrorHandler = errs.Handle
+			configure := func(runtime.Object) (anyOptions, error) { return test.opts, test.err }
+			src := one()
+			inf := informer.ClientGo{Options: configure}.NewSharedIndexInformer(src, &corev1.ConfigMap{}, 0, byValue())
+			goShared(t, inf)
+			err := inf.(interface{ WaitForSync(context.Context) error }).WaitForSync(within(t, time.Minute))
+			reported := errs.Take()
+			if inf.HasSynced() || len(reported) != 1 {
+				t.Errorf("synced: %t, reported %v", inf.HasSynced(), reported)
+			}
+			for _, err := range append(reported, err) {
+				if err == nil || !strings.Contains(err.Error(), test.reason) {
+					t.Errorf("%v does not name the reason", err)
 				}
-				for _, err := range append(reported, err) {
-					if err == nil || !strings.Contains(err.Error(), test.reason) {
-						t.Errorf("%v does not name the reason", err)
-					}
-				}
-				if got := src.Requests(); len(got) > 0 {
-					t.Errorf("the source was asked for %v", got)
-				}
-			})
+			}
+			equal(t, "requests", len(src.Requests()), 0)
 		})
 	}
 }
@@ -148,9 +138,7 @@ func TestWatchersAndHandlersStandSideBySide(t *testing.T) {
 		src := two()
 		inf := testkit.NewInformer(t, src, options{Queue: queue})
 		shared := inf.SharedIndexInformer()
-		if shared != inf.SharedIndexInformer() {
-			t.Error("two calls return two views")
-		}
+		equal(t, "two calls return one view", shared == inf.SharedIndexInformer(), true)
 		var watcher testkit.Recorder
 		testkit.AddWatcher(t, inf, &watcher, informer.WatcherOptions{})
 		h := listen(t, shared)
@@ -165,12 +153,8 @@ func TestWatchersAndHandlersStandSideBySide(t *testing.T) {
 		if e := watcher.Events()[3]; e.Old.ResourceVersion != "1002" || e.New != nil {
 			t.Errorf("the delete event has Old %v and New %v", e.Old, e.New)
 		}
-		if err := watcher.Err(); err != nil {
-			t.Error(err)
-		}
-		if err := shared.SetTransform(nil); !errors.Is(err, informer.ErrAlreadyRun) {
-			t.Errorf("SetTransform while running: %v", err)
-		}
+		noError(t, watcher.Err())
+		testkit.ErrorIs(t, shared.SetTransform(nil), informer.ErrAlreadyRun)
 	})
 }
 
@@ -210,9 +194,7 @@ func TestHandlersAreCalledInTheOrderOfVersions(t *testing.T) {
 		}
 		release()
 		synctest.Wait()
-		if diff := cmp.Diff([]string{"add first@1", "add a@2", "add b@3", "update a@2->a@4"}, h.take()); diff != "" {
-			t.Errorf("the handler got (-want +got):\n%s", diff)
-		}
+		equal(t, "calls of the handler", h.take(), "[add first@1 add a@2 add b@3 update a@2->a@4]")
 	})
 }
 
@@ -227,10 +209,7 @@ func TestTheFinalStateOfARefusedDeleteIsNotDelivered(t *testing.T) {
 		h.expect(t, "add a@1 initial", "add b@2 initial")
 
 		store.Fail(func(op, key string) error {
-			if op == "delete" && key == "default/a" {
-				return informer.ErrPermanent
-			}
-			return nil
+			return testkit.ErrorIf(op == "delete" && key == "default/a", informer.ErrPermanent)
 		})
 		change(t, src, "-a", "-b")
 		h.expect(t, "delete b@4")
@@ -320,12 +299,8 @@ func TestTheTransformOfTheOptionsComesFirst(t *testing.T) {
 			return obj, nil
 		}))
 		runShared(t, inf)
-		if !slices.Equal(second, []string{"well"}) {
-			t.Errorf("the second transform got %v", second)
-		}
-		if got := errs.Take(); len(got) != 2 {
-			t.Errorf("reported %v", got)
-		}
+		equal(t, "calls of the second transform", second, "[well]")
+		equal(t, "reports", len(errs.Take()), 2)
 		health := inf.(interface{ Health() informer.Health }).Health()
 		if !health.Synced || health.Name != "ConfigMap" || health.Objects != 1 {
 			t.Errorf("Health: %+v", health)

@@ -34,13 +34,9 @@ func TestSharedFitsInto(t *testing.T) {
 			secrets := factory.Core().V1().Secrets().Informer()
 			ctx, cancel := context.WithCancel(t.Context())
 			factory.StartWithContext(ctx)
-			if err := factory.WaitForCacheSyncWithContext(ctx).AsError(); err != nil {
-				t.Fatal(err)
-			}
+			must(t, factory.WaitForCacheSyncWithContext(ctx).AsError())
 			checkSynced(t, true, inf, secrets)
-			if !cache.WaitFor(ctx, "", h.reg.HasSyncedChecker()) {
-				t.Error("the handler has not synced")
-			}
+			equal(t, "the handler has synced", cache.WaitFor(ctx, "", h.reg.HasSyncedChecker()), true)
 			h.expect(t, "add a@1 initial", "add b@2 initial")
 			if obj, err := lister.ConfigMaps("default").Get("a"); err != nil || obj != cached(t, inf, "a") {
 				t.Errorf("the factory's lister has %v (%v)", obj, err)
@@ -52,8 +48,7 @@ func TestSharedFitsInto(t *testing.T) {
 			checkStopped(t, inf, true)
 		},
 		"filtering handlers": func(t *testing.T, s shared) {
-			src := informertest.NewSource(object("a", "in"), object("b", "out"))
-			inf := s.new(src, 0)
+			src, inf := s.over(informertest.NewSource(object("a", "in"), object("b", "out")))
 			var h heard
 			handle(t, inf, cache.FilteringResourceEventHandler{
 				FilterFunc: func(obj any) bool {
@@ -71,8 +66,7 @@ func TestSharedFitsInto(t *testing.T) {
 			h.expect(t, "tombstone b@3")
 		},
 		"handlers of functions": func(t *testing.T, s shared) {
-			src := two()
-			inf := s.new(src, 0)
+			src, inf := s.over(two())
 			var funcs, detailed heard
 			handle(t, inf, cache.ResourceEventHandlerFuncs{
 				AddFunc:    func(obj any) { funcs.OnAdd(obj, false) },

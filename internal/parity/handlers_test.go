@@ -39,8 +39,7 @@ func TestSharedHandlersHear(t *testing.T) {
 			h.expect(t, "add c@3")
 		},
 		"what there is and what follows, when added late": func(t *testing.T, s shared) {
-			src := two()
-			inf := s.new(src, 0)
+			src, inf := s.over(two())
 			runShared(t, inf)
 			change(t, src, "c=1", "a=2")
 			synctest.Wait()
@@ -50,8 +49,7 @@ func TestSharedHandlersHear(t *testing.T) {
 			h.expect(t, "add d@5", "update a@4->a@6", "delete b@7")
 		},
 		"what there was when they were added, and its delete": func(t *testing.T, s shared) {
-			src := two()
-			inf := s.new(src, 0)
+			src, inf := s.over(two())
 			runShared(t, inf)
 			h := listen(t, inf)
 			change(t, src, "-a", "b=2")
@@ -63,9 +61,8 @@ func TestSharedHandlersHear(t *testing.T) {
 			synctest.Wait()
 			first := cached(t, inf, "a")
 			for _, h := range []*heard{early, late} {
-				if _, added := h.last(t); added != first {
-					t.Error("the added object is not the object in the store")
-				}
+				_, added := h.last(t)
+				equal(t, "the added object is that of the store", added == first, true)
 			}
 			change(t, src, "a=2")
 			synctest.Wait()
@@ -76,8 +73,7 @@ func TestSharedHandlersHear(t *testing.T) {
 			}
 		},
 		"of the cache after it has changed": func(t *testing.T, s shared) {
-			src := one()
-			inf := s.new(src, 0)
+			src, inf := s.over(one())
 			var stored []string
 			handle(t, inf, &heard{hook: func(string) {
 				stored = append(stored, "none")
@@ -90,22 +86,16 @@ func TestSharedHandlersHear(t *testing.T) {
 			synctest.Wait()
 			change(t, src, "-a")
 			synctest.Wait()
-			if got := strings.Join(stored, " "); got != "a@1 a@2 none" {
-				t.Errorf("at the time of each event the store held: %s", got)
-			}
+			equal(t, "the store at the time of each event", stored, "[a@1 a@2 none]")
 		},
 		"the last state of what was deleted": func(t *testing.T, s shared) {
 			src, inf, h := follow(t, s, one())
 			change(t, src, "a=last", "-a")
 			synctest.Wait()
 			_, got := h.last(t)
-			if value := got.(configMap).Data["value"]; value != "last" {
-				t.Errorf("the delete has the value %q", value)
-			}
+			equal(t, "value of the delete", got.(configMap).Data["value"], "last")
 			h.expect(t, "add a@1 initial", "update a@1->a@2", "delete a@3")
-			if got := inf.LastSyncResourceVersion(); short(got) != "3" {
-				t.Errorf("the last version is %s, not the version of the delete", got)
-			}
+			equal(t, "last version, which is that of the delete", short(inf.LastSyncResourceVersion()), "3")
 		},
 		// The backlog of a handler has no bound, so no waiting event is merged.
 		"all states, however slow they are": func(t *testing.T, s shared) {
@@ -153,17 +143,11 @@ func TestSharedSyncing(t *testing.T) {
 			reg := listen(t, inf).reg
 			early := []cache.DoneChecker{inf.HasSyncedChecker(), reg.HasSyncedChecker()}
 			checkSynced(t, false, inf, inf.GetController(), reg)
-			if cache.WaitFor(within(t, time.Minute), "", early...) {
-				t.Error("WaitFor succeeds before the start")
-			}
+			equal(t, "synced before the start", cache.WaitFor(within(t, time.Minute), "", early...), false)
 			runShared(t, inf)
 			checkSynced(t, true, inf, inf.GetController(), reg)
-			if !cache.WaitFor(t.Context(), "", early...) {
-				t.Error("the checkers obtained before the start are not done")
-			}
-			if !cache.WaitForCacheSync(t.Context().Done(), inf.HasSynced, reg.HasSynced) {
-				t.Error("WaitForCacheSync fails")
-			}
+			equal(t, "the checkers from before the start are done", cache.WaitFor(t.Context(), "", early...), true)
+			equal(t, "synced", cache.WaitForCacheSync(t.Context().Done(), inf.HasSynced, reg.HasSynced), true)
 			if name := early[0].Name(); !strings.Contains(name, "ConfigMap") {
 				t.Errorf("the name of the informer's checker is %q", name)
 			}
@@ -236,13 +220,9 @@ func TestSharedSyncing(t *testing.T) {
 			h := listen(t, inf)
 			goShared(t, inf)
 			<-inf.HasSyncedChecker().Done()
-			if got := len(inf.GetStore().List()); got != n {
-				t.Errorf("the cache has synced with %d of %d objects", got, n)
-			}
+			equal(t, "objects in the cache at its sync", len(inf.GetStore().List()), n)
 			<-h.reg.HasSyncedChecker().Done()
-			if got := len(h.take()); got != n {
-				t.Errorf("the handler has synced after %d of %d calls", got, n)
-			}
+			equal(t, "calls at the sync of the handler", len(h.take()), n)
 		},
 	}.inBubbles(t)
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/customcacheinformer/informer"
 	"github.com/customcacheinformer/informer/informertest"
+	"github.com/customcacheinformer/informer/internal/testkit"
 )
 
 func TestSharedIndexes(t *testing.T) {
@@ -55,9 +56,7 @@ func byNamespace() cache.Indexers {
 func checkByIndex(t *testing.T, inf cache.SharedIndexInformer, value string, want ...string) {
 	t.Helper()
 	objs, err := inf.GetIndexer().ByIndex("value", value)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	checkStates(t, objs, want)
 }
 
@@ -86,18 +85,12 @@ func checkLister(t *testing.T, s shared, indexers cache.Indexers) {
 	inf := s.make(informertest.NewSource(object("a", "1"), object("b", "2"), elsewhere), &corev1.ConfigMap{}, 0, indexers)
 	lister := corelisters.NewConfigMapLister(inf.GetIndexer())
 	runShared(t, inf)
-	count := func(what string, want int, list func(labels.Selector) ([]*corev1.ConfigMap, error), sel labels.Selector) {
-		t.Helper()
-		if objs, err := list(sel); err != nil || len(objs) != want {
-			t.Errorf("%s: %v (%v)", what, objs, err)
-		}
-	}
 	value2 := labels.SelectorFromSet(labels.Set{"value": "2"})
-	count("all", 3, lister.List, labels.Everything())
-	count("selected", 2, lister.List, value2)
-	count("of a namespace", 2, lister.ConfigMaps("default").List, labels.Everything())
-	count("selected of a namespace", 1, lister.ConfigMaps("default").List, value2)
-	count("of all namespaces", 3, lister.ConfigMaps(metav1.NamespaceAll).List, labels.Everything())
+	equal(t, "all", testkit.Count(lister.List(labels.Everything())), 3)
+	equal(t, "selected", testkit.Count(lister.List(value2)), 2)
+	equal(t, "of a namespace", testkit.Count(lister.ConfigMaps("default").List(labels.Everything())), 2)
+	equal(t, "selected of a namespace", testkit.Count(lister.ConfigMaps("default").List(value2)), 1)
+	equal(t, "of all namespaces", testkit.Count(lister.ConfigMaps(metav1.NamespaceAll).List(labels.Everything())), 3)
 	want, _, _ := inf.GetStore().GetByKey("elsewhere/c")
 	if obj, err := lister.ConfigMaps("elsewhere").Get("c"); err != nil || obj != want {
 		t.Errorf("Get: %v (%v)", obj, err)
@@ -119,9 +112,8 @@ func TestSharedStore(t *testing.T) {
 			checkShared(t, inf)
 			runShared(t, inf)
 			for _, name := range []string{"a", "b"} {
-				if obj, _, _ := inf.GetIndexer().GetByKey("default/" + name); obj != cached(t, inf, name) {
-					t.Errorf("the store and the indexer have different objects for %s", name)
-				}
+				obj, _, _ := inf.GetIndexer().GetByKey("default/" + name)
+				equal(t, name+" is one object in the store and the indexer", obj == cached(t, inf, name), true)
 			}
 		},
 		"that was filled lets a handler hear what is gone": func(t *testing.T, s shared) {
@@ -154,8 +146,7 @@ func TestSharedStore(t *testing.T) {
 			late.expect(t, "update a@0->a@1", "add b@2 initial", "tombstone gone@-1")
 		},
 		"is as old as its version and LastSyncResourceVersion": func(t *testing.T, s shared) {
-			src := two()
-			inf := s.new(src, 0)
+			src, inf := s.over(two())
 			expect := func(want string) {
 				t.Helper()
 				synctest.Wait()
@@ -183,13 +174,10 @@ func TestSharedStore(t *testing.T) {
 			expect("7")
 		},
 		"does not change by the controller": func(t *testing.T, s shared) {
-			src := two()
-			inf := s.new(src, 0)
+			src, inf := s.over(two())
 			inf.GetController().Run(t.Context().Done()) // returns at once
 			inf.GetController().RunWithContext(t.Context())
-			if n := len(src.Requests()); n != 0 {
-				t.Errorf("the controller made %d requests", n)
-			}
+			equal(t, "requests of the controller", len(src.Requests()), 0)
 			h := listen(t, inf)
 			runShared(t, inf)
 			inf.GetController().RunWithContext(t.Context())

@@ -82,8 +82,7 @@ func panicCrashes(t *testing.T, s shared, at string) {
 	}
 	seePanics(t, func(p any) { fmt.Println("the panic handler saw:", p) })
 	synctest.Test(t, func(t *testing.T) {
-		src := one()
-		inf := s.new(src, 0)
+		src, inf := s.over(one())
 		handle(t, inf, &heard{hook: panicAt(at)})
 		runShared(t, inf)
 		change(t, src, "a=2")

@@ -10,8 +10,7 @@ import (
 func TestSharedHandlersThatAreRemoved(t *testing.T) {
 	sharedCases{
 		"before the start hear nothing": func(t *testing.T, s shared) {
-			src := two()
-			inf := s.new(src, 0)
+			src, inf := s.over(two())
 			removed, stays := listen(t, inf), listen(t, inf)
 			wantError(t, false, "remove", inf.RemoveEventHandler(removed.reg))
 			runShared(t, inf)
@@ -22,8 +21,7 @@ func TestSharedHandlersThatAreRemoved(t *testing.T) {
 			checkSynced(t, false, removed.reg)
 		},
 		"while it runs hear nothing more": func(t *testing.T, s shared) {
-			src := one()
-			inf := s.new(src, 0)
+			src, inf := s.over(one())
 			removed, stays := listen(t, inf), listen(t, inf)
 			runShared(t, inf)
 			change(t, src, "a=2")
@@ -79,8 +77,7 @@ func TestSharedHandlersThatAreRemoved(t *testing.T) {
 			check("after the stop")
 		},
 		"leave the other registrations of the same value alone": func(t *testing.T, s shared) {
-			src := one()
-			inf := s.new(src, 0)
+			src, inf := s.over(one())
 			h := listen(t, inf)
 			handle(t, inf, h)
 			runShared(t, inf)
@@ -97,8 +94,7 @@ func TestSharedHandlersThatAreRemoved(t *testing.T) {
 			h.expect(t, "update a@3->a@4")
 		},
 		"may remove themselves": func(t *testing.T, s shared) {
-			src := one()
-			inf := s.new(src, 0)
+			src, inf := s.over(one())
 			var reg sharedRegistration
 			h := heard{hook: func(event string) {
 				if event == "update a@1->a@2" {
@@ -113,8 +109,7 @@ func TestSharedHandlersThatAreRemoved(t *testing.T) {
 			h.expect(t, "add a@1 initial", "update a@1->a@2")
 		},
 		"may add and remove others from a call": func(t *testing.T, s shared) {
-			src := one()
-			inf := s.new(src, 0)
+			src, inf := s.over(one())
 			var other *heard
 			h := heard{hook: func(event string) {
 				switch event {
@@ -170,8 +165,7 @@ func TestSharedHandlersThatAreRemoved(t *testing.T) {
 			h.expect(t, "add a@1 initial")
 		},
 		"can be shut down at any time of the informer's life, and twice": func(t *testing.T, s shared) {
-			src := one()
-			inf := s.new(src, 0)
+			src, inf := s.over(one())
 			before, early, last := listen(t, inf), listen(t, inf), listen(t, inf)
 			needShutDown(t, before.reg)
 			wantError(t, false, "shut down before the start", shutDown(inf, before.reg))

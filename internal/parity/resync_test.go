@@ -104,9 +104,7 @@ func TestSharedResyncs(t *testing.T) {
 		"do not come before the first list": func(t *testing.T, s shared) {
 			src, release := held()
 			inf := s.new(src, time.Minute)
-			if err := inf.GetIndexer().Add(object("a", "seeded")); err != nil {
-				t.Fatal(err)
-			}
+			must(t, inf.GetIndexer().Add(object("a", "seeded")))
 			h := listen(t, inf)
 			runShared(t, inf)
 			h.take() // another case tests the events of seeded objects

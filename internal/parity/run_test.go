@@ -10,13 +10,14 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/customcacheinformer/informer"
+	"github.com/customcacheinformer/informer/internal/channel"
+	"github.com/customcacheinformer/informer/internal/testkit"
 )
 
 func TestSharedRun(t *testing.T) {
 	sharedCases{
 		"ends with its channel": func(t *testing.T, s shared) {
-			src := two()
-			inf := s.new(src, 0)
+			src, inf := s.over(two())
 			h := listen(t, inf)
 			stop, done := make(chan struct{}), make(chan struct{})
 			checkStopped(t, inf, false)
@@ -31,9 +32,7 @@ func TestSharedRun(t *testing.T) {
 			checkStopped(t, inf, true)
 			checkSynced(t, true, inf, h.reg) // as before the stop
 			synctest.Wait()
-			if n := src.Watches(); n != 0 {
-				t.Errorf("%d watches are open after the stop", n)
-			}
+			equal(t, "watches after the stop", src.Watches(), 0)
 			change(t, src, "a=2")
 			h.expect(t)
 			checkShared(t, inf, "a@1", "b@2") // the cache can still be read
@@ -60,17 +59,14 @@ func TestSharedRun(t *testing.T) {
 			h.expect(t, "add a@1 initial", "add b@2 initial", "update a@1->a@3")
 		},
 		"after a stop does nothing": func(t *testing.T, s shared) {
-			src := two()
-			inf := s.new(src, 0)
+			src, inf := s.over(two())
 			h := listen(t, inf)
 			runShared(t, inf)()
 			h.take()
 			before := len(src.Requests())
 			inf.RunWithContext(t.Context())
 			h.expect(t)
-			if n := len(src.Requests()) - before; n != 0 {
-				t.Errorf("made %d requests", n)
-			}
+			equal(t, "requests", len(src.Requests())-before, 0)
 			checkStopped(t, inf, true)
 		},
 		"does not return in the middle of a call": func(t *testing.T, s shared) {
@@ -78,16 +74,9 @@ func TestSharedRun(t *testing.T) {
 			handle(t, inf, &heard{hook: g.wait})
 			stop := runShared(t, inf)
 			done := make(chan struct{})
-			go func() {
-				defer close(done)
-				stop()
-			}()
+			go func() { stop(); close(done) }()
 			synctest.Wait()
-			select {
-			case <-done:
-				t.Error("returned in the middle of a call")
-			default:
-			}
+			equal(t, "returned in the middle of a call", channel.Closed(done), false)
 			close(g)
 			<-done
 		},
@@ -121,20 +110,14 @@ func TestSharedRun(t *testing.T) {
 			refuseLists(src, -1)
 			stop := runShared(t, s.new(src, 0))
 			sleepBubble(hour)
-			begun := time.Now()
-			stop()
-			if took := time.Since(begun); took > time.Second {
-				t.Errorf("the stop took %v", took)
-			}
+			testkit.AtMost(t, "the time that the stop takes", testkit.Took(stop), time.Second)
 		},
 	}.inBubbles(t)
 }
 
 func checkStopped(t *testing.T, inf cache.SharedInformer, want bool) {
 	t.Helper()
-	if inf.IsStopped() != want {
-		t.Errorf("stopped: %t, want %t", !want, want)
-	}
+	equal(t, "stopped", inf.IsStopped(), want)
 }
 
 // wantStopped fails the test unless the text of err ends with client-go's words and, for our

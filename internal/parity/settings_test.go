@@ -47,8 +47,7 @@ func TestSharedTransform(t *testing.T) {
 			if s.name == madeWithNew {
 				return // its informer can hold only config maps
 			}
-			src := two()
-			inf := s.new(src, 0)
+			src, inf := s.over(two())
 			wantError(t, false, "SetTransform", inf.SetTransform(func(obj any) (any, error) {
 				if cm, ok := obj.(configMap); ok {
 					return &metav1.PartialObjectMetadata{ObjectMeta: cm.ObjectMeta}, nil
@@ -66,8 +65,7 @@ func TestSharedTransform(t *testing.T) {
 			h.expect(t, "tombstone a@3")
 		},
 		"that fails leaves the object as it was": func(t *testing.T, s shared) {
-			src := informertest.NewSource(object("a", "good"), object("b", "bad"))
-			inf := s.new(src, 0)
+			src, inf := s.over(informertest.NewSource(object("a", "good"), object("b", "bad")))
 			wantError(t, false, "SetTransform", inf.SetTransform(func(obj any) (any, error) {
 				if cm, ok := obj.(configMap); ok && cm.Data["value"] == "bad" {
 					return nil, errors.New("bad")
@@ -84,8 +82,7 @@ func TestSharedTransform(t *testing.T) {
 			h.expect(t, "update a@1->a@4", "add b@5")
 		},
 		"cannot be set after the start": func(t *testing.T, s shared) {
-			src := two()
-			inf := s.new(src, 0)
+			src, inf := s.over(two())
 			h := listenToMarks(t, inf)
 			stop := runShared(t, inf)
 			wantError(t, true, "SetTransform while it runs", inf.SetTransform(mark("x")))
@@ -139,9 +136,7 @@ func TestSharedWatchErrorHandler(t *testing.T) {
 				}
 				sleepBubble(hour)
 				checkSynced(t, true, inf)
-				if got := errs.Take(); len(got) != n-1 {
-					t.Errorf("after the first of %d errors the handler got %v", n, got)
-				}
+				equal(t, "errors after the first", len(errs.Take()), n-1)
 			}
 		},
 		"gets the error of a watch": func(t *testing.T, s shared) {
@@ -177,9 +172,7 @@ func TestSharedWatchErrorHandler(t *testing.T) {
 				src.Inject(watch.Event{Type: watch.Error, Object: &status})
 				sleepBubble(hour)
 			}
-			if got := errs.Take(); len(got) != 0 {
-				t.Errorf("the handler got %v", got)
-			}
+			equal(t, "errors", errs.Take(), "[]")
 		},
 		"may want a context": func(t *testing.T, s shared) {
 			src := two()
@@ -200,9 +193,7 @@ func TestSharedWatchErrorHandler(t *testing.T) {
 				defer close(done)
 				inf.RunWithContext(ctx)
 			}()
-			if got := <-told; got != "value" {
-				t.Errorf("the ctx is not that of Run, its value is %v", got)
-			}
+			equal(t, "value of the ctx, which is that of Run", <-told, "value")
 			cancel()
 			<-done
 		},

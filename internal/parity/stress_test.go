@@ -24,8 +24,7 @@ func TestSharedHandlersUnderLoad(t *testing.T) {
 		},
 		"lose nothing when added while it starts": func(t *testing.T, s shared) {
 			for range 20 {
-				src := informertest.NewSource(object("0-0", "first"), object("0-1", "first"))
-				inf := s.new(src, 0)
+				src, inf := s.over(informertest.NewSource(object("0-0", "first"), object("0-1", "first")))
 				handlers := make([]witness, 5)
 				var adders sync.WaitGroup
 				for i := range handlers {
@@ -46,8 +45,7 @@ func TestSharedHandlersUnderLoad(t *testing.T) {
 			}
 		},
 		"may add and remove handlers in each call": func(t *testing.T, s shared) {
-			src := informertest.NewSource(object("0-0", "first"))
-			inf := s.new(src, 0)
+			src, inf := s.over(informertest.NewSource(object("0-0", "first")))
 			joined := make(chan sharedRegistration, 10)
 			var f witness
 			others := make([]witness, 100)
@@ -78,8 +76,7 @@ func TestSharedHandlersUnderLoad(t *testing.T) {
 			}
 		},
 		"are not called after the informer stopped": func(t *testing.T, s shared) {
-			src := informertest.NewSource(object("0-0", "first"))
-			inf := s.new(src, 0)
+			src, inf := s.over(informertest.NewSource(object("0-0", "first")))
 			handlers := make([]witness, 10)
 			begun := make(chan struct{})
 			handlers[0].also = sync.OnceFunc(func() { close(begun) })
@@ -205,9 +202,7 @@ func (w *witness) close(t *testing.T) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.closed = true
-	if w.broken != nil {
-		t.Error(w.broken)
-	}
+	noError(t, w.broken)
 }
 
 // churn lets four goroutines write to src, each to its own objects. It returns when all have

@@ -22,7 +22,11 @@ const hour = testkit.Hour
 var (
 	byValue     = testkit.ByValue
 	byValueFunc = testkit.ByValueFunc
+	equal       = testkit.Equal
+	inBubble    = testkit.InBubble
 	keyOf       = testkit.KeyOf
+	must        = testkit.Must
+	noError     = testkit.NoError
 	object      = testkit.Object
 	sleepBubble = testkit.SleepBubble
 	sorted      = testkit.Sorted

@@ -47,9 +47,8 @@ func TestSharedTypes(t *testing.T) {
 				t.Errorf("the node is in the store: %t (%v)", exists, err)
 			}
 			unseen(src, func() {
-				if _, err := src.Delete(types.NamespacedName{Name: "n"}); err != nil {
-					t.Fatal(err)
-				}
+				_, err := src.Delete(types.NamespacedName{Name: "n"})
+				must(t, err)
 			})
 			h.expect(t, "add n@1 initial", "tombstone n@1")
 		},
@@ -163,16 +162,13 @@ func checkFake(t *testing.T, s shared, hears bool, resync time.Duration, periods
 	last.take()
 	var want []string
 	for i := range 3 {
-		if _, err := client.Update(t.Context(), object("a", fmt.Sprint(i+2)), metav1.UpdateOptions{}); err != nil {
-			t.Fatal(err)
-		}
+		_, err := client.Update(t.Context(), object("a", fmt.Sprint(i+2)), metav1.UpdateOptions{})
+		must(t, err)
 		synctest.Wait()
 		if hears {
 			want = append(want, "update a@->a@")
 		}
 	}
 	last.expect(t, want...)
-	if got := valueOf(t, inf, "a"); got != "4" {
-		t.Errorf("the store has the value %s", got)
-	}
+	equal(t, "value in the store", valueOf(t, inf, "a"), "4")
 }

@@ -87,3 +87,22 @@ func Versions(objs ...ConfigMap) map[types.NamespacedName]string {
 	}
 	return m
 }
+
+// Value returns what Get has returned as text: the value of the object, "none", or the error.
+func Value(obj ConfigMap, exists bool, err error) string {
+	switch {
+	case err != nil:
+		return err.Error()
+	case !exists:
+		return "none"
+	}
+	return obj.Data["value"]
+}
+
+// Count returns the number of objects that List or ByIndex has returned, or the error.
+func Count[T any](objs []T, err error) any {
+	if err != nil {
+		return err
+	}
+	return len(objs)
+}

@@ -33,3 +33,11 @@ func (l *ErrorLog) Take() []error {
 	l.errs = nil
 	return errs
 }
+
+// ErrorIf returns err if failed is true, and nil otherwise.
+func ErrorIf(failed bool, err error) error {
+	if failed {
+		return err
+	}
+	return nil
+}

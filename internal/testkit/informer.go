@@ -26,6 +26,12 @@ func EachQueue(t *testing.T, test func(t *testing.T, queue informer.QueueKind)) 
 	}
 }
 
+// EachQueueOf is EachQueue in a subtest with a name.
+func EachQueueOf(t *testing.T, name string, test func(t *testing.T, queue informer.QueueKind)) {
+	t.Helper()
+	t.Run(name, func(t *testing.T) { EachQueue(t, test) })
+}
+
 // BothWays runs a test twice, each time in a new synctest bubble: with options for an informer
 // that streams the initial state, and for one that lists it. full is "stream" or "list", the
 // words that [Asked] uses.
@@ -62,14 +68,16 @@ func AddWatcher(t *testing.T, inf *Informer, w informer.ResourceWatcher[ConfigMa
 	return reg
 }
 
-// Start starts inf, and does not wait until inf has synced. It returns a function that stops inf
-// and waits until Run has returned, and that fails the test if Run returns an error. The function
-// is also called when the test ends.
-func Start(t *testing.T, inf *Informer) (stop func()) {
+// Start starts an informer or a group, and does not wait until it has synced. It returns a function
+// that stops it and waits until Run has returned, and that fails the test if Run returns an error.
+// The function is also called when the test ends.
+func Start(t *testing.T, member interface {
+	Run(ctx context.Context) error
+}) (stop func()) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
 	done := make(chan error, 1)
-	go func() { done <- inf.Run(ctx) }()
+	go func() { done <- member.Run(ctx) }()
 	stop = sync.OnceFunc(func() {
 		cancel()
 		if err := <-done; err != nil {
@@ -80,22 +88,27 @@ func Start(t *testing.T, inf *Informer) (stop func()) {
 	return stop
 }
 
+// Running returns an informer that has synced, and runs until the end of the test.
+func Running(t *testing.T, lw cache.ListerWatcher, opts Options) *Informer {
+	t.Helper()
+	inf := NewInformer(t, lw, opts)
+	informertest.Run(t, inf)
+	return inf
+}
+
 // StartWith returns a synced informer and its source, which has objs. The informer runs until
 // the end of the test.
 func StartWith(t *testing.T, queue informer.QueueKind, objs ...ConfigMap) (*Informer, *Source) {
 	t.Helper()
 	src := informertest.NewSource(objs...)
-	inf := NewInformer(t, src, Options{Queue: queue})
-	informertest.Run(t, inf)
-	return inf, src
+	return Running(t, src, Options{Queue: queue}), src
 }
 
 // RunWith returns a synced informer with the given source and store. The informer drops the
 // errors that it reports, and runs until the end of the test.
 func RunWith(t *testing.T, queue informer.QueueKind, src *Source, store *informertest.Store) *Informer {
 	t.Helper()
-	inf := NewInformer(t, src, Options{Queue: queue, Store: store, ErrorHandler: Ignore})
-	informertest.Run(t, inf)
+	inf := Running(t, src, Options{Queue: queue, Store: store, ErrorHandler: Ignore})
 	synctest.Wait()
 	return inf
 }

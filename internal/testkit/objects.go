@@ -1,6 +1,7 @@
 package testkit
 
 import (
+	"errors"
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
@@ -48,6 +49,14 @@ func Small(n, generation int) ConfigMap {
 // KeyOf returns the key of the object with this name in the namespace "default".
 func KeyOf(name string) types.NamespacedName {
 	return types.NamespacedName{Namespace: "default", Name: name}
+}
+
+// NotBad is a Transform that fails for an [Object] with the value "bad".
+func NotBad(obj ConfigMap) (ConfigMap, error) {
+	if obj.Data["value"] == "bad" {
+		return nil, errors.New("it is bad")
+	}
+	return obj, nil
 }
 
 // ByValueFunc is an index function. It returns the value of an [Object].

@@ -1,19 +1,14 @@
 package testkit
 
 import (
-	"context"
 	"errors"
 	"net"
 	"strings"
-	"sync/atomic"
 	"syscall"
 	"testing"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/watch"
 )
 
 // Opened waits until src has exactly one open watch. If that does not happen, the test fails and
@@ -52,29 +47,6 @@ func Asked(src *Source, n int) string {
 		requests = append(requests, request)
 	}
 	return strings.Join(requests, ", ")
-}
-
-// Away is a source that refuses every request while Gone is true. Open watches continue.
-type Away struct {
-	*Source
-	Gone  atomic.Bool
-	Cause error // the error of each refused request
-}
-
-// WatchWithContext returns a watch of the source, or Cause while Gone is true.
-func (a *Away) WatchWithContext(ctx context.Context, opts metav1.ListOptions) (watch.Interface, error) {
-	if a.Gone.Load() {
-		return nil, a.Cause
-	}
-	return a.Source.WatchWithContext(ctx, opts)
-}
-
-// ListWithContext returns a list of the source, or Cause while Gone is true.
-func (a *Away) ListWithContext(ctx context.Context, opts metav1.ListOptions) (runtime.Object, error) {
-	if a.Gone.Load() {
-		return nil, a.Cause
-	}
-	return a.Source.ListWithContext(ctx, opts)
 }
 
 // Dialing returns err as the error of opening a TCP connection.

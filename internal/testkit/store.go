@@ -39,6 +39,11 @@ func Stored(d informer.Durable) (objs []ConfigMap) {
 	return objs
 }
 
+// FailOn returns a function with which the operations op of a store return err.
+func FailOn(op string, err error) func(asked, key string) error {
+	return func(asked, _ string) error { return ErrorIf(asked == op, err) }
+}
+
 // PlainStore is a store without indexes and without upserts. It refuses tombstones, as a
 // user's store may. NewPlainStore makes one.
 type PlainStore struct {

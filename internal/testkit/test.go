@@ -1,6 +1,7 @@
 package testkit
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"strings"
@@ -51,5 +52,21 @@ func ErrorIs(t *testing.T, err, target error) {
 	t.Helper()
 	if !errors.Is(err, target) {
 		t.Errorf("got %v, want %v", err, target)
+	}
+}
+
+// AtMost fails the test if got is more than most.
+func AtMost[N cmp.Ordered](t *testing.T, what string, got, most N) {
+	t.Helper()
+	if got > most {
+		t.Errorf("%s: %v, want %v at most", what, got, most)
+	}
+}
+
+// AtLeast fails the test if got is less than least.
+func AtLeast[N cmp.Ordered](t *testing.T, what string, got, least N) {
+	t.Helper()
+	if got < least {
+		t.Errorf("%s: %v, want %v at least", what, got, least)
 	}
 }

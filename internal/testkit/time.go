@@ -25,6 +25,21 @@ func SleepBubble(d time.Duration) {
 	synctest.Wait()
 }
 
+// Took calls f, and returns how long the call took.
+func Took(f func()) time.Duration {
+	begun := time.Now()
+	f()
+	return time.Since(begun)
+}
+
+// LongOrShort returns how often a test repeats something: short with -short, and long without.
+func LongOrShort(long, short int) int {
+	if testing.Short() {
+		return short
+	}
+	return long
+}
+
 // Ago returns how long ago t was, rounded to microseconds. The informer's stopwatch adds one
 // nanosecond to each time, so that no time is zero; rounding removes this nanosecond.
 func Ago(t time.Time) time.Duration { return time.Since(t).Round(time.Microsecond) }
