@@ -39,26 +39,16 @@ func TestClustersComeAndGo(t *testing.T) {
 		w.checkAfter(time.Second, []string{"east", "west"}, v, crew)
 		equal(t, "events", v.take(), []string{"initial added west|x", "initial added west|z", "watch updated east|x"})
 		for _, cluster := range []string{"east", "west"} {
-			objs, err := w.In(cluster).ByIndex("value", "2")
-			if len(objs) != 1 || err != nil {
-				t.Errorf("%s has %d objects with the value 2, want 1 (%v)", cluster, len(objs), err)
-			}
-			objs, err = w.In(cluster).List("default", nil)
-			if len(objs) != 2 || err != nil {
-				t.Errorf("%s has %d objects in its namespace (%v)", cluster, len(objs), err)
-			}
+			equal(t, "objects with the value 2 in "+cluster, testkit.Count(w.In(cluster).ByIndex("value", "2")), 1)
+			equal(t, "objects in the namespace of "+cluster, testkit.Count(w.In(cluster).List("default", nil)), 2)
 		}
-		if objs, err := w.ByIndex("value", "2"); len(objs) != 2 || err != nil {
-			t.Errorf("all: %d objects with the value 2 (%v)", len(objs), err)
-		}
+		equal(t, "all objects with the value 2", testkit.Count(w.ByIndex("value", "2")), 2)
 		if s, err := w.Snapshot(); opts.Durable != nil {
 			errorSays(t, err, "only the informer's own store has snapshots")
-		} else if err != nil {
-			t.Fatal(err)
-		} else if _, exists, err := s.In("west").Get(key("z")); !exists || err != nil {
-			t.Errorf("the snapshot of west has no z: %v", err)
-		} else if _, exists, err := s.In("east").Get(key("z")); exists || err != nil {
-			t.Errorf("the snapshot of east has z: %v", err)
+		} else {
+			must(t, err)
+			equal(t, "z in the snapshot of west", testkit.Value(s.In("west").Get(key("z"))), "2")
+			equal(t, "z in the snapshot of east", testkit.Value(s.In("east").Get(key("z"))), "none")
 		}
 		late := w.watch(informer.WatcherOptions{Name: "late"})
 		w.checkAfter(time.Second, []string{"east", "west"}, v, crew, late)
@@ -75,9 +65,7 @@ func TestClustersComeAndGo(t *testing.T) {
 		}
 		w.engage("west")
 		time.Sleep(time.Second)
-		if !w.SyncedIn("west") {
-			t.Error("west is not synced after its list")
-		}
+		equal(t, "west is synced after its list", w.SyncedIn("west"), true)
 		w.check([]string{"east", "west"}, v, crew, late)
 
 		for _, watcher := range []*views{v, crew, late} {
@@ -121,9 +109,7 @@ func TestADeadClusterHoldsUpNoOther(t *testing.T) {
 		w.engage("hangs")
 		w.engage("refuses")
 		w.start(29 * time.Second)
-		if w.HasSynced() {
-			t.Error("it has not waited for 30 s")
-		}
+		equal(t, "synced before 30 s", w.HasSynced(), false)
 		noError(t, w.WaitForSyncIn(t.Context(), "well"))
 		time.Sleep(2 * time.Second)
 		if !w.HasSynced() || w.Health().Ready() != nil {
@@ -315,9 +301,7 @@ func TestNewCredentialsDoNotLeadBack(t *testing.T) {
 		east.Disconnect()
 		east.SetFaults(informertest.Faults{})
 		w.checkAfter(time.Minute, []string{"east"}, v)
-		if !again {
-			t.Error("there was no second list")
-		}
+		equal(t, "there was a second list", again, true)
 		seen := map[string]string{}
 		for _, e := range v.events {
 			if name, value := e.Key().Name, e.New.Data["value"]; value < seen[name] {
@@ -332,12 +316,7 @@ func TestNewCredentialsDoNotLeadBack(t *testing.T) {
 // After a change of the credentials, an object that could not be used is missing still.
 func TestNewCredentialsDoNotMakeAStateExact(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, options{Queue: informer.QueueRealFIFO, ErrorHandler: testkit.Ignore, Transform: func(obj configMap) (configMap, error) {
-			if obj.Data["value"] == "bad" {
-				return nil, errors.New("bad")
-			}
-			return obj, nil
-		}})
+		w := newWorld(t, options{Queue: informer.QueueRealFIFO, ErrorHandler: testkit.Ignore, Transform: testkit.NotBad})
 		east := w.cluster("east", testkit.Object("x", "1"))
 		from := informer.ClusterSource{Source: east, UID: "1"}
 		must(t, w.Engage("east", from))
@@ -364,10 +343,7 @@ func TestSelectKnowsTheCluster(t *testing.T) {
 		fail := true
 		s := informer.Select(informer.WatcherFunc[configMap](func(_ context.Context, e event) error {
 			told = append(told, e.Type.String()+" "+e.Cluster())
-			if fail {
-				return errors.New("failed")
-			}
-			return nil
+			return testkit.ErrorIf(fail, errors.New("failed"))
 		}), func(obj configMap) bool { return obj.Data["value"] == "1" })
 		testkit.AddWatcher(t, w.CustomCacheInformer, s, informer.WatcherOptions{Retry: informer.Backoff(time.Minute, time.Minute, 0)})
 		w.start(0)
@@ -387,11 +363,19 @@ type credentials struct {
 	*source
 	revoked atomic.Bool
 	expired atomic.Bool // the next watch is
+	hangs   atomic.Bool // lists get no answer
+	strange atomic.Bool // a proxy answers lists, with a Status that is decoded as a list: an empty one without a version
 }
 
 func (c *credentials) ListWithContext(ctx context.Context, opts metav1.ListOptions) (list runtime.Object, err error) {
-	if c.revoked.Load() {
+	switch {
+	case c.revoked.Load():
 		return nil, apierrors.NewUnauthorized("revoked")
+	case c.hangs.Load():
+		<-ctx.Done()
+		return nil, ctx.Err()
+	case c.strange.Load():
+		return &metav1.List{}, nil
 	}
 	return c.source.ListWithContext(ctx, opts)
 }

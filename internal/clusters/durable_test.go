@@ -37,10 +37,9 @@ func TestARestartOverClusters(t *testing.T) {
 			w.stop()
 
 			w = w.next()
-			_, _ = w.sources["same"].Delete(key("y"))
-			_, _ = w.sources["unknown"].Delete(key("x"))
-			_, _ = w.sources["unnamed"].Delete(key("x"))
-			_, _ = w.sources["back"].Delete(key("x"))
+			for name, gone := range map[string]string{"same": "y", "unknown": "x", "unnamed": "x", "back": "x"} {
+				_, _ = w.sources[name].Delete(key(gone))
+			}
 			w.sources["other"] = informertest.NewSource(testkit.Object("x", "2")) // with the UID and the version of the first x
 			for n := range 10 {
 				w.sources["other"].Apply(testkit.Object("z", fmt.Sprint(n)))
@@ -73,13 +72,9 @@ func TestARestartOverClusters(t *testing.T) {
 				release()
 			default:
 				w.start(time.Second)
-				if !w.HasSynced() {
-					t.Error("the informer waits for clusters that nothing has engaged")
-				}
+				equal(t, "synced without clusters that nothing has engaged", w.HasSynced(), true)
 				for name, s := range w.sources {
-					if objs, err := w.In(name).List("default", nil); len(objs) != 2 || err != nil {
-						t.Errorf("%s has %d objects (%v)", name, len(objs), err)
-					}
+					equal(t, "objects of "+name, testkit.Count(w.In(name).List("default", nil)), 2)
 					equal(t, "requests to "+name, lists(s)-before[name], 0)
 				}
 				engage()
@@ -93,9 +88,7 @@ func TestARestartOverClusters(t *testing.T) {
 			for name, want := range map[string]int{"same": 0, "other": 1, "unknown": 1, "unnamed": 1, "back": left, "away": 0} {
 				equal(t, "lists of "+name, lists(w.sources[name])-before[name], want)
 			}
-			if obj, _, err := w.In("other").Get(key("x")); err != nil || obj.Data["value"] != "2" {
-				t.Errorf("x of the other cluster is %v (%v)", obj, err)
-			}
+			equal(t, "x of the other cluster", testkit.Value(w.In("other").Get(key("x"))), "2")
 			want := slices.DeleteFunc([]string{"left deleted gone|x", "left deleted gone|y"}, func(string) bool { return when != "before Run" })
 			got := slices.DeleteFunc(v.take(), func(e string) bool { return !strings.HasPrefix(e, "left") || strings.Contains(e, "back|") })
 			equal(t, "leaves", got, want)
@@ -121,10 +114,7 @@ func TestARestartOverClusters(t *testing.T) {
 // refuse makes a store refuse a key.
 func refuse(store *testkit.Durable, refused string) {
 	store.Fail(func(op, key string) error {
-		if op == "apply" && key == refused {
-			return fmt.Errorf("refused: %w", informer.ErrPermanent)
-		}
-		return nil
+		return testkit.ErrorIf(op == "apply" && key == refused, fmt.Errorf("refused: %w", informer.ErrPermanent))
 	})
 }
 
@@ -404,9 +394,7 @@ func randomRestarts(t *testing.T, random *rand.Rand, processes int) {
 			t.Errorf("the watcher knows %v\nwant %v", m.knows, want)
 		}
 		m.mu.Unlock()
-		objs, err := inf.List("", nil)
-		equal(t, "objects in the store", len(objs), len(want))
-		equal(t, "error", err, nil)
+		equal(t, "objects in the store", testkit.Count(inf.List("", nil)), len(want))
 		stop()
 	}
 }

@@ -3,7 +3,6 @@ package clusters_test
 import (
 	"context"
 	"errors"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -20,14 +19,16 @@ import (
 	"github.com/customcacheinformer/informer/internal/testkit"
 )
 
+var errWebhook = errors.New("the webhook fails")
+
 // form delivers the objects of a source in another form, with the same resourceVersions: with an annotation, unless an object is plain.
 type form struct {
 	*source
-	name   string
-	broken func() error // of the next list or watch, nil for none
+	name  string
+	fails atomic.Bool
 }
 
-func (f form) as(obj runtime.Object) runtime.Object {
+func (f *form) as(obj runtime.Object) runtime.Object {
 	if cm, ok := obj.(*corev1.ConfigMap); ok && cm.Data["value"] != "plain" {
 		cm = cm.DeepCopy()
 		cm.Annotations = map[string]string{"form": f.name}
@@ -36,11 +37,9 @@ func (f form) as(obj runtime.Object) runtime.Object {
 	return obj
 }
 
-func (f form) ListWithContext(ctx context.Context, opts metav1.ListOptions) (runtime.Object, error) {
-	if f.broken != nil {
-		if err := f.broken(); err != nil {
-			return nil, err
-		}
+func (f *form) ListWithContext(ctx context.Context, opts metav1.ListOptions) (runtime.Object, error) {
+	if f.fails.Load() {
+		return nil, errWebhook
 	}
 	list, err := f.source.ListWithContext(ctx, opts)
 	if err != nil {
@@ -53,11 +52,9 @@ func (f form) ListWithContext(ctx context.Context, opts metav1.ListOptions) (run
 	return list, errors.Join(err, meta.SetList(list, objs))
 }
 
-func (f form) WatchWithContext(ctx context.Context, opts metav1.ListOptions) (watch.Interface, error) {
-	if f.broken != nil {
-		if err := f.broken(); err != nil {
-			return nil, err
-		}
+func (f *form) WatchWithContext(ctx context.Context, opts metav1.ListOptions) (watch.Interface, error) {
+	if f.fails.Load() {
+		return nil, errWebhook
 	}
 	w, err := f.source.WatchWithContext(ctx, opts)
 	if err != nil {
@@ -78,32 +75,22 @@ func TestAMoveComparesTheContents(t *testing.T) {
 		v := w.watch(informer.WatcherOptions{})
 		east := w.cluster("east", testkit.Object("a", "1"), testkit.Object("b", "1"), testkit.Object("same", "plain"), testkit.Object("gone", "1"))
 		w.engage("west", testkit.Object("x", "1"))
-		from := func(name string, broken func() error) informer.ClusterSource {
-			return informer.ClusterSource{Source: form{east, name, broken}, UID: "1"}
-		}
-		errorIs(t, w.Move("east", from("v1", nil)), informer.ErrNotEngaged)
-		must(t, w.Engage("east", from("v1", nil)))
+		v1, v2 := &form{source: east, name: "v1"}, &form{source: east, name: "v2"}
+		errorIs(t, w.Move("east", informer.ClusterSource{Source: v1, UID: "1"}), informer.ErrNotEngaged)
+		must(t, w.Engage("east", informer.ClusterSource{Source: v1, UID: "1"}))
 		w.start(0)
 		w.checkAfter(time.Second, []string{"east", "west"}, v)
 		v.take()
 
 		// The source of the new form fails at first. Until it works, nothing changes.
-		var works atomic.Bool
-		broken := func() error {
-			if !works.Load() {
-				return errors.New("the webhook fails")
-			}
-			return nil
-		}
-		must(t, w.Move("east", from("v2", broken)))
+		v2.fails.Store(true)
+		must(t, w.Move("east", informer.ClusterSource{Source: v2, UID: "1"}))
 		time.Sleep(time.Second)
 		equal(t, "events of a source that fails", len(v.take()), 0)
 		_, _ = east.Delete(key("gone"))
-		works.Store(true)
+		v2.fails.Store(false)
 		w.checkAfter(2*time.Minute, []string{"east", "west"}, v)
-		told := v.take()
-		slices.Sort(told)
-		equal(t, "events of the move", told, []string{"relist deleted east|gone", "relist updated east|a", "relist updated east|b"})
+		equal(t, "events of the move", v.take(), []string{"relist deleted east|gone", "relist updated east|a", "relist updated east|b"})
 		objs, err := w.In("east").List("", nil)
 		must(t, err)
 		for _, obj := range objs {
@@ -127,12 +114,9 @@ func TestAMoveThatCannotBeMadeIsAnError(t *testing.T) {
 		errorSays(t, w.Move("", src), "the name is empty")
 		errorSays(t, w.Move("west", src), "not engaged")
 		noError(t, w.Move("east", src)) // before Run
-		ctx, cancel := context.WithCancel(t.Context())
-		done := make(chan error)
-		go func() { done <- w.Run(ctx) }()
+		w.start(0)
 		w.checkAfter(time.Second, []string{"east"})
-		cancel()
-		noError(t, <-done)
+		w.stop()
 		errorIs(t, w.Move("east", src), informer.ErrStopped)
 	})
 }

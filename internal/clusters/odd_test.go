@@ -2,7 +2,6 @@ package clusters_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"runtime"
 	"strings"
@@ -62,9 +61,8 @@ func TestClustersThatCannotBeEngaged(t *testing.T) {
 		for _, name := range []string{"late", "east"} {
 			errorIs(t, w.Engage(name, src), informer.ErrStopped)
 		}
-		if _, err := w.Disengage("east", informer.LeaveDeleted); !errors.Is(err, informer.ErrStopped) {
-			t.Error(err)
-		}
+		_, err = w.Disengage("east", informer.LeaveDeleted)
+		errorIs(t, err, informer.ErrStopped)
 	})
 }
 
@@ -88,18 +86,14 @@ func TestAKeyNeedsACluster(t *testing.T) {
 		errorSays(t, w.SetNamespaces(nil), "NewInNamespaces")
 		errorSays(t, w.WaitForSyncIn(t.Context(), "west"), "not engaged")
 		errorSays(t, w.WaitForVersionIn(t.Context(), "west", "1"), "not engaged")
-		if _, err := w.In("west").List("", nil); !errors.Is(err, informer.ErrNotEngaged) {
-			t.Error(err)
-		}
-		if _, err := w.In("west").ByIndex(cache.NamespaceIndex, "default"); !errors.Is(err, informer.ErrNotEngaged) {
-			t.Error(err)
-		}
+		_, err = w.In("west").List("", nil)
+		errorIs(t, err, informer.ErrNotEngaged)
+		_, err = w.In("west").ByIndex(cache.NamespaceIndex, "default")
+		errorIs(t, err, informer.ErrNotEngaged)
 		for range w.In("west").All() {
 			t.Error("west has an object")
 		}
-		if objs, err := s.In("west").List("", nil); len(objs) > 0 || err != nil {
-			t.Errorf("%v, %v", objs, err)
-		}
+		equal(t, "objects of no cluster", testkit.Count(s.In("west").List("", nil)), 0)
 		func() {
 			defer func() {
 				if fmt.Sprint(recover()) != "informer ConfigMap: SharedIndexInformer: client-go's keys have no clusters" {
@@ -140,31 +134,13 @@ func TestAWaitForAClusterThatLeaves(t *testing.T) {
 		}
 		<-left
 		synctest.Wait()
-		if !w.HasSynced() {
-			t.Error("it waits for a cluster that has left")
-		}
+		equal(t, "synced without a cluster that has left", w.HasSynced(), true)
 	})
 }
 
 // Any callback may change the set, and while it is called a name may leave and return several times.
 func TestACallbackEngagesAndDisengages(t *testing.T) {
-	for name, arrange := range map[string]func(opts *options, change func()) informer.ResourceWatcher[configMap]{
-		"Transform": func(opts *options, change func()) informer.ResourceWatcher[configMap] {
-			opts.Transform = func(obj configMap) (configMap, error) { change(); return obj, nil }
-			return nil
-		},
-		"index function": func(opts *options, change func()) informer.ResourceWatcher[configMap] {
-			opts.Indexers = informer.Indexers[configMap]{"x": func(configMap) ([]string, error) { change(); return nil, nil }}
-			return nil
-		},
-		"Observer": func(opts *options, change func()) informer.ResourceWatcher[configMap] {
-			opts.Observer = &informer.Observer{Apply: func(informer.ApplyInfo) { change() }}
-			return nil
-		},
-		"watcher": func(_ *options, change func()) informer.ResourceWatcher[configMap] {
-			return informer.WatcherFunc[configMap](func(context.Context, event) error { change(); return nil })
-		},
-	} {
+	for name, arrange := range testkit.Callbacks {
 		t.Run(name, func(t *testing.T) {
 			each(t, func(t *testing.T, opts options) {
 				var w *world
@@ -232,10 +208,7 @@ func TestTenThousandClusters(t *testing.T) {
 			runtime.ReadMemStats(&m)
 			return runtime.NumGoroutine(), m.HeapAlloc
 		}
-		times := 5000
-		if testing.Short() {
-			times = 500
-		}
+		times := testkit.LongOrShort(5000, 500)
 		goroutines, heap := change(times)
 		after, heapAfter := change(times)
 		if after > goroutines || heapAfter > heap+heap/10+100<<10 {

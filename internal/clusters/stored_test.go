@@ -1,7 +1,6 @@
 package clusters_test
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"strings"
@@ -71,9 +70,7 @@ func TestARefusedBatchKeepsTheDoubt(t *testing.T) {
 		time.Sleep(time.Second)
 		close(release)
 		time.Sleep(time.Minute)
-		if obj, _, err := w.In("east").Get(key("x")); err != nil || obj.Data["value"] != "2" {
-			t.Errorf("x is %v (%v)", obj, err)
-		}
+		equal(t, "x", testkit.Value(w.In("east").Get(key("x"))), "2")
 	})
 }
 
@@ -201,14 +198,12 @@ func TestAnInformerOverClustersThatStopsHasNotSynced(t *testing.T) {
 		testkit.Unreachable(w.cluster("west"))
 		w.engage("west")
 		w.engage("east")
-		ctx, cancel := context.WithCancel(t.Context())
-		done := make(chan error, 1)
-		go func() { done <- w.Run(ctx) }()
+		w.start(0)
 		<-held
-		cancel()
+		go w.stop()
 		synctest.Wait()
 		close(release)
-		noError(t, <-done)
+		w.stop()
 		if err := w.WaitForSync(t.Context()); err == nil || w.HasSynced() {
 			t.Error("the informer has synced, although west was never listed")
 		}

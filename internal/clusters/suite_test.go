@@ -47,12 +47,10 @@ func each(t *testing.T, test func(t *testing.T, opts options)) {
 		"early":  {Intake: informer.IntakeEarly, PageSize: 2, WatchList: informer.WatchListOff},
 		"stream": {Intake: informer.IntakeEarly, WatchList: informer.WatchListOn},
 	} {
-		t.Run(name, func(t *testing.T) {
-			testkit.EachQueue(t, func(t *testing.T, queue informer.QueueKind) {
-				opts := opts
-				opts.Queue = queue
-				test(t, opts)
-			})
+		testkit.EachQueueOf(t, name, func(t *testing.T, queue informer.QueueKind) {
+			opts := opts
+			opts.Queue = queue
+			test(t, opts)
 		})
 	}
 	inBubble(t, "durable", func(t *testing.T) {
@@ -112,9 +110,7 @@ func (w *world) cluster(name string, objs ...configMap) *source {
 
 func (w *world) engage(name string, objs ...configMap) {
 	w.t.Helper()
-	if err := w.Engage(name, informer.ClusterSource{Source: w.cluster(name, objs...)}); err != nil {
-		w.t.Fatal(err)
-	}
+	must(w.t, w.Engage(name, informer.ClusterSource{Source: w.cluster(name, objs...)}))
 }
 
 // engageAs engages a cluster with a UID.
@@ -279,9 +275,7 @@ func (v *views) versions(t *testing.T) map[string]string {
 	t.Helper()
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	if len(v.twice) > 0 {
-		t.Errorf("added twice: %q", v.twice)
-	}
+	equal(t, "added twice", v.twice, "[]")
 	all := map[string]string{}
 	for cluster, r := range v.of {
 		if err := r.Err(); err != nil {

@@ -19,9 +19,7 @@ func (s *server) run(t *testing.T, namespaces ...string) *reader {
 	s.gates = map[string]*gate{}
 	inf := s.informer(t, options{Durable: s.reopen()}, namespaces...)
 	inf.start(time.Minute)
-	if !inf.HasSynced() {
-		t.Error("it has not synced")
-	}
+	equal(t, "synced", inf.HasSynced(), true)
 	inf.check(namespaces...)
 	inf.stop()
 	return inf
@@ -137,10 +135,7 @@ func TestForeignObjectsAreRemovedAfterACrash(t *testing.T) {
 func failAfter(store *testkit.Durable, n int) {
 	n += store.Calls("apply")
 	store.Fail(func(op, _ string) error {
-		if op == "apply" && store.Calls(op) > n {
-			return testkit.ErrDown
-		}
-		return nil
+		return testkit.ErrorIf(op == "apply" && store.Calls(op) > n, testkit.ErrDown)
 	})
 }
 
@@ -186,9 +181,7 @@ func TestARelistOfOneNamespaceReadsNoOther(t *testing.T) {
 		equal(t, "deletes", len(deletes(s.run(t, namespaces...).recorder)), len(namespaces))
 		// A relist reads one page for its namespace. The load at the start and the join of the
 		// watcher read the five pages of the store, the check reads it again.
-		if got := s.store.Calls("scan"); got > 2*len(namespaces) {
-			t.Errorf("the store was scanned %d times", got)
-		}
+		testkit.AtMost(t, "scans of the store", s.store.Calls("scan"), 2*len(namespaces))
 	})
 }
 

@@ -2,8 +2,8 @@ package namespaces_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
+	"maps"
 	"runtime"
 	"sync"
 	"sync/atomic"
@@ -87,36 +87,16 @@ func TestANamespaceLeavesAndReturnsBehindAChange(t *testing.T) {
 
 // Any callback may change the set.
 func TestACallbackChangesTheSet(t *testing.T) {
-	for name, arrange := range map[string]func(opts *options, change func()) informer.ResourceWatcher[configMap]{
-		"Transform": func(opts *options, change func()) informer.ResourceWatcher[configMap] {
-			opts.Transform = func(obj configMap) (configMap, error) { change(); return obj, nil }
-			return nil
-		},
-		"index function": func(opts *options, change func()) informer.ResourceWatcher[configMap] {
-			opts.Indexers = informer.Indexers[configMap]{"x": func(configMap) ([]string, error) { change(); return nil, nil }}
-			return nil
-		},
-		"Observer": func(opts *options, change func()) informer.ResourceWatcher[configMap] {
-			opts.Observer = &informer.Observer{Apply: func(informer.ApplyInfo) { change() }}
-			return nil
-		},
-		"ErrorHandler": func(opts *options, change func()) informer.ResourceWatcher[configMap] {
-			opts.Transform = func(obj configMap) (configMap, error) {
-				if obj.Name == "bad" {
-					return nil, errors.New("bad")
-				}
-				return obj, nil
-			}
-			opts.ErrorHandler = func(context.Context, error) { change() }
-			return nil
-		},
-		"watcher": func(_ *options, change func()) informer.ResourceWatcher[configMap] {
-			return informer.WatcherFunc[configMap](func(context.Context, informer.Event[configMap]) error { change(); return nil })
-		},
-	} {
+	callbacks := maps.Clone(testkit.Callbacks)
+	callbacks["ErrorHandler"] = func(opts *options, change func()) informer.ResourceWatcher[configMap] {
+		opts.Transform = testkit.NotBad
+		opts.ErrorHandler = func(context.Context, error) { change() }
+		return nil
+	}
+	for name, arrange := range callbacks {
 		t.Run(name, func(t *testing.T) {
 			eachStore(t, func(t *testing.T, opts options) {
-				s := newServer(object("a", "x", "1"), object("a", "y", "1"), object("b", "x", "1"), object("a", "bad", "1"))
+				s := newServer(object("a", "x", "1"), object("a", "y", "1"), object("b", "x", "1"), object("a", "z", "bad"))
 				s.client("b")
 				var inf *reader
 				var once sync.Once
@@ -140,13 +120,7 @@ func TestACallbackChangesTheSet(t *testing.T) {
 func TestTheFailuresOfANamespaceLeaveWithIt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, errs := newServer(object("a", "x", "bad"), object("b", "x", "1")), &testkit.ErrorLog{}
-		opts := options{ErrorHandler: errs.Handle, Transform: func(obj configMap) (configMap, error) {
-			if obj.Data["value"] == "bad" {
-				return nil, errors.New("bad")
-			}
-			return obj, nil
-		}}
-		inf := s.informer(t, opts, "a", "b")
+		inf := s.informer(t, options{ErrorHandler: errs.Handle, Transform: testkit.NotBad}, "a", "b")
 		inf.start(0)
 		for range 3 {
 			time.Sleep(time.Minute)
@@ -180,10 +154,7 @@ func TestTenThousandChangesOfTheSet(t *testing.T) {
 			runtime.ReadMemStats(&m)
 			return runtime.NumGoroutine(), m.HeapAlloc
 		}
-		times := 5000
-		if testing.Short() {
-			times = 500
-		}
+		times := testkit.LongOrShort(5000, 500)
 		goroutines, heap := change(times)
 		after, grown := change(times)
 		if after != goroutines || int64(grown)-int64(heap) > int64(times)*2000 { // the source notes each request; a source that stays takes 10 kB

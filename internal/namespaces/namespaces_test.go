@@ -231,9 +231,7 @@ func TestAWriteIsReadInItsNamespace(t *testing.T) {
 		first := inf.ResourceVersion()
 		written := s.Apply(object("a", "x", "2"))
 		noError(t, inf.WaitForVersion(testkit.Within(t, time.Second), "a", written.ResourceVersion))
-		if obj, _, err := inf.Get(keyOf("a", "x")); err != nil || obj.Data["value"] != "2" {
-			t.Errorf("read %v, %v", obj, err)
-		}
+		equal(t, "x", testkit.Value(inf.Get(keyOf("a", "x"))), "2")
 		equal(t, "the version of all, which b has not passed", inf.ResourceVersion(), first)
 		equal(t, "the same in client-go's shape", inf.SharedIndexInformer().LastSyncResourceVersion(), first)
 		errorIs(t, inf.WaitForVersion(testkit.Within(t, time.Second), "", written.ResourceVersion), context.DeadlineExceeded)
@@ -272,8 +270,6 @@ func TestAGroupWaitsForAllNamespaces(t *testing.T) {
 		inf.check("a", "b")
 		noError(t, group.Ready())
 		stop()
-		if !inf.Health().Stopped {
-			t.Error("the informer has not stopped")
-		}
+		equal(t, "stopped", inf.Health().Stopped, true)
 	})
 }

@@ -73,9 +73,7 @@ func TestTheBookmarkOfAHalfBatchClaimsNoOtherNamespace(t *testing.T) {
 		close(hold)
 		time.Sleep(time.Minute)
 		inf.stop()
-		if *applies < 4 {
-			t.Fatalf("%d calls of Apply: the batch was not split", *applies)
-		}
+		testkit.AtLeast(t, "calls of Apply, of which two were for halves of the batch", *applies, 4)
 		s.run(t, "a", "b")
 	})
 }
@@ -141,9 +139,7 @@ func TestANamespaceLeavesInABatchThatTheStoreRefuses(t *testing.T) {
 		synctest.Wait()
 		close(hold)
 		inf.checkAfter(time.Minute, "b")
-		if *applies < 4 {
-			t.Errorf("%d calls of Apply: the batch was not split", *applies)
-		}
+		testkit.AtLeast(t, "calls of Apply, of which two were for halves of the batch", *applies, 4)
 	})
 }
 

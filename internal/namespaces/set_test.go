@@ -33,14 +33,12 @@ func eachStore(t *testing.T, test func(t *testing.T, opts options)) {
 		"store":   func() options { return options{Store: cache.NewStore(cache.MetaNamespaceKeyFunc)} },
 		"durable": func() options { return options{Durable: informertest.NewDurable()} },
 	} {
-		t.Run(name, func(t *testing.T) {
-			testkit.EachQueue(t, func(t *testing.T, queue informer.QueueKind) {
-				o := opts()
-				if o.Queue = queue; o.Durable != nil && queue != informer.QueueRealFIFO {
-					return // a Durable needs the other one
-				}
-				test(t, o)
-			})
+		testkit.EachQueueOf(t, name, func(t *testing.T, queue informer.QueueKind) {
+			o := opts()
+			if o.Queue = queue; o.Durable != nil && queue != informer.QueueRealFIFO {
+				return // a Durable needs the other one
+			}
+			test(t, o)
 		})
 	}
 }
@@ -147,10 +145,7 @@ func TestFiveThousandNamespaces(t *testing.T) {
 		s := newServer(object("n7", "x", "1"))
 		inf := s.informer(t, options{WatchList: informer.WatchListOff})
 		inf.start(0)
-		n := 5000
-		if testing.Short() {
-			n = 1000
-		}
+		n := testkit.LongOrShort(5000, 1000)
 		names := make([]string, n)
 		for i := range names {
 			names[i] = fmt.Sprint("n", i)
@@ -178,17 +173,13 @@ func TestANamespaceThatNeverAnswersMayLeave(t *testing.T) {
 		opts.ErrorHandler = testkit.Ignore
 		inf := s.informerOver(t, opts, hung, "a", "b")
 		inf.start(time.Second)
-		if inf.HasSynced() {
-			t.Error("it has synced without b")
-		}
+		equal(t, "synced without b", inf.HasSynced(), false)
 		waits := make(chan error, 1)
 		go func() { waits <- inf.WaitForVersion(t.Context(), "b", "1") }()
 		time.Sleep(time.Second)
 		inf.set("a")
 		time.Sleep(time.Second)
-		if !inf.HasSynced() {
-			t.Error("it waits for b")
-		}
+		equal(t, "synced when b has left", inf.HasSynced(), true)
 		errorSays(t, <-waits, "no longer reads")
 		inf.check("a")
 		inf.set("a", "b") // while the old request hangs
