@@ -13,6 +13,7 @@ import (
 	"github.com/customcacheinformer/informer"
 	"github.com/customcacheinformer/informer/informertest"
 	"github.com/customcacheinformer/informer/internal/channel"
+	"github.com/customcacheinformer/informer/internal/testkit"
 )
 
 func TestChangesOfOneObjectInOneBatchBuildOnEachOther(t *testing.T) {
@@ -176,9 +177,7 @@ func TestARefusedChangeOfALargeBatchIsFoundInFewWrites(t *testing.T) {
 			if errs := errs.Take(); len(errs) != 1 || inf.Health().Refused != 1 {
 				t.Errorf("bad is number %d: reported: %v; Health counts %d refused changes", bad, errs, inf.Health().Refused)
 			}
-			if calls := store.calls - before; calls > 30 {
-				t.Errorf("bad is number %d: Apply was called %d times for one batch of %d changes", bad, calls, changes)
-			}
+			testkit.AtMost(t, fmt.Sprintf("calls of Apply for one batch of which number %d is bad", bad), store.calls-before, 30)
 		})
 	}
 }
@@ -204,9 +203,7 @@ func TestAWatcherJoinsWhileADurableHangsInTheMiddleOfABatch(t *testing.T) {
 		r := &recorder{}
 		reg := addWatcher(t, inf, r, informer.WatcherOptions{})
 		synctest.Wait()
-		if !channel.Closed(reg.Synced()) {
-			t.Error("the join waits for the store")
-		}
+		equal(t, "joined while the store hangs", channel.Closed(reg.Synced()), true)
 		close(hang)
 		synctest.Wait()
 		checkView(t, r, src)

@@ -141,9 +141,8 @@ func TestARelistComparesObjectsThatCannotBeCompared(t *testing.T) {
 		inf, err := informer.NewFrom(src, informer.Options[*strange]{WatchList: informer.WatchListOff, ErrorHandler: ignore})
 		must(t, err)
 		var r informertest.Recorder[*strange]
-		if _, err := inf.AddWatcher(&r, informer.WatcherOptions{}); err != nil {
-			t.Fatal(err)
-		}
+		_, err = inf.AddWatcher(&r, informer.WatcherOptions{})
+		must(t, err)
 		informertest.Run(t, inf)
 		sleepBubble(time.Minute)
 		r.Expect(t, "added default/a", "updated default/a")

@@ -181,10 +181,7 @@ func (f *followed) storm(steps int) {
 }
 
 func TestAWatcherThatFollowsVersionsHasTheExactStateOfEach(t *testing.T) {
-	rounds := 300
-	if testing.Short() {
-		rounds = 30
-	}
+	rounds := longOrShort(300, 30)
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
 	checked, ceased := 0, 0
@@ -280,10 +277,7 @@ func TestARefusedObjectEndsTheExactState(t *testing.T) {
 			sleepBubble(time.Minute)
 			equal(t, "version", f.version, src.ResourceVersion())
 			fail(func(op, key string) error {
-				if key == "default/o001" && (op == "apply" || op == "update") {
-					return errRefuses
-				}
-				return nil
+				return errorIf(key == "default/o001" && (op == "apply" || op == "update"), errRefuses)
 			})
 			src.change("o001")
 			synctest.Wait()

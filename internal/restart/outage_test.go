@@ -56,10 +56,7 @@ var refusals = map[string]func() refusal{
 func refuseAll(gets bool) func() refusal {
 	return func() refusal {
 		return func(op, _ string, asked func() bool) error {
-			if (op == "get") == gets && asked() {
-				return errRefuses
-			}
-			return nil
+			return errorIf((op == "get") == gets && asked(), errRefuses)
 		}
 	}
 }
@@ -94,10 +91,8 @@ func TestStoreAndWatchersAgreeWhenSomeOfManyChangesAreRefused(t *testing.T) {
 	for what, refuse := range refusals {
 		for _, way := range ways {
 			for _, then := range []string{"written", "deleted"} {
-				t.Run(strings.Join([]string{what, way, then}, "/"), func(t *testing.T) {
-					eachQueue(t, func(t *testing.T, queue informer.QueueKind) {
-						sequencesThrough(t, queue, refuse(), way, then)
-					})
+				eachQueueOf(t, strings.Join([]string{what, way, then}, "/"), func(t *testing.T, queue informer.QueueKind) {
+					sequencesThrough(t, queue, refuse(), way, then)
 				})
 			}
 		}
@@ -195,9 +190,7 @@ func TestTheRefusalOfAStoredChangeDoesNotCount(t *testing.T) {
 					tr.src.Apply(object("a", kind+" 3"))
 					tr.expect()
 					tr.reported(1, "update a failed", "update a refused at 2")
-					if obj, _, err := tr.Get(keyOf("a")); err != nil || obj.Data["value"] != kind+" 2" {
-						t.Errorf("Get: %v, %v", obj, err)
-					}
+					equal(t, "stored", valueOf(tr.Get(keyOf("a"))), kind+" 2")
 					tr.answer("delete a", late)
 					tr.answer("get a", nil, errDown, errRefuses)
 					tr.delete("a")
@@ -212,10 +205,7 @@ func TestTheRefusalOfAStoredChangeDoesNotCount(t *testing.T) {
 // TestStoreAndWatchersEndWithTheStateOfTheSource makes random changes over a store
 // that fails at random. The recorders check each event against the earlier ones.
 func TestStoreAndWatchersEndWithTheStateOfTheSource(t *testing.T) {
-	runs := 8
-	if testing.Short() {
-		runs = 2
-	}
+	runs := longOrShort(8, 2)
 	for range runs {
 		seed := rand.Uint64()
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
@@ -344,10 +334,8 @@ func flaky() (fail, after func(op, key string) error) {
 func downAtFirst() (fail, after func(op, key string) error) {
 	n := 0
 	fail = func(string, string) error {
-		if n++; n <= 1000 {
-			return errDown
-		}
-		return nil
+		n++
+		return errorIf(n <= 1000, errDown)
 	}
 	return fail, nil
 }
@@ -362,22 +350,17 @@ func TestAHundredThousandChangesThroughAStoreThatFails(t *testing.T) {
 		"at random":              {outage: flaky, lenient: true},
 		"at random, and relists": {outage: flaky, relists: 20},
 	} {
-		t.Run(name, func(t *testing.T) {
-			eachQueue(t, func(t *testing.T, queue informer.QueueKind) {
-				store := newPlainStore()
-				store.Lenient, store.Decodes = c.lenient, c.decodes
-				throughAnOutage(t, queue, store, c.outage, c.relists)
-			})
+		eachQueueOf(t, name, func(t *testing.T, queue informer.QueueKind) {
+			store := newPlainStore()
+			store.Lenient, store.Decodes = c.lenient, c.decodes
+			throughAnOutage(t, queue, store, c.outage, c.relists)
 		})
 	}
 }
 
 func throughAnOutage(t *testing.T, queue informer.QueueKind, store *plainStore, outage func() (fail, after func(op, key string) error), relists int) {
 	const objects, rounds = 500, 20
-	each := 5000 // changes per round
-	if testing.Short() {
-		each = 250
-	}
+	each := longOrShort(5000, 250) // changes per round
 	src := informertest.NewSource[configMap]()
 	for n := range objects {
 		src.Apply(small(n, 0))
@@ -458,9 +441,7 @@ func throughAnOutage(t *testing.T, queue informer.QueueKind, store *plainStore, 
 	}
 	for _, r := range all {
 		checkView(t, &r.recorder, src)
-		if r.back > 0 {
-			t.Errorf("%d events did not bring a newer version of their object", r.back)
-		}
+		equal(t, "events that did not bring a newer version of their object", r.back, 0)
 	}
 	store.SetFail(nil)
 	store.After = nil

@@ -130,9 +130,8 @@ func (tr *trial) missed(changes func()) {
 
 func (tr *trial) delete(name string) {
 	tr.t.Helper()
-	if _, err := tr.src.Delete(keyOf(name)); err != nil {
-		tr.t.Fatal(err)
-	}
+	_, err := tr.src.Delete(keyOf(name))
+	must(tr.t, err)
 }
 
 func (tr *trial) join(opts informer.WatcherOptions) *recorder {
@@ -239,14 +238,10 @@ func TestARefusedAddIsNotDeliveredAndTheNextChangeIsTheAdd(t *testing.T) {
 		tr.src.Apply(object("a", "1"))
 		tr.expect()
 		tr.reported(1, "add a refused at 1")
-		if _, exists, err := tr.Get(keyOf("a")); exists || err != nil {
-			t.Errorf("Get of a refused object: %v, %v", exists, err)
-		}
+		equal(t, "a refused object", valueOf(tr.Get(keyOf("a"))), "none")
 		tr.src.Apply(object("a", "2"))
 		tr.expect("added a")
-		if e := tr.last(1); e.New.Data["value"] != "2" {
-			t.Errorf("the add came as %+v", e)
-		}
+		equal(t, "value of the add", tr.last(1).New.Data["value"], "2")
 		tr.delete("a")
 		tr.expect("deleted a")
 		tr.relist()
@@ -291,22 +286,17 @@ func TestARefusedUpdateLeavesTheOldStateToAll(t *testing.T) {
 		tr.src.Apply(object("a", "2"))
 		tr.expect()
 		tr.reported(1, "update a refused at 1")
-		if obj, exists, err := tr.Get(keyOf("a")); !exists || err != nil || obj.Data["value"] != "1" {
-			t.Errorf("Get: %v, %v, %v", obj, exists, err)
-		}
+		equal(t, "stored", valueOf(tr.Get(keyOf("a"))), "1")
 		tr.src.Apply(object("a", "3"))
 		tr.expect("updated a")
-		if e := tr.last(1); e.Old.Data["value"] != "1" || e.New.Data["value"] != "3" {
-			t.Errorf("the next update goes from %s to %s", e.Old.Data["value"], e.New.Data["value"])
-		}
+		e := tr.last(1)
+		equal(t, "values of the next update", e.Old.Data["value"]+" "+e.New.Data["value"], "1 3")
 		tr.answer("update a", errRefuses)
 		tr.src.Apply(object("a", "4"))
 		tr.expect()
 		tr.delete("a")
 		tr.expect("deleted a")
-		if e := tr.last(1); e.Old.Data["value"] != "3" {
-			t.Errorf("deleted %s", e.Old.Data["value"])
-		}
+		equal(t, "value of the delete", tr.last(1).Old.Data["value"], "3")
 		tr.relist()
 	})
 }

@@ -81,7 +81,7 @@ func TestADurableIsReadInPages(t *testing.T) {
 		checkStore(t, inf, src)
 		equal(t, "events of the first watcher", len(founder.Events()), 50+2+50)
 		equal(t, "events of the watcher that joined", len(late.Events()), 50)
-		checkFound(t, inf, 50)
+		equal(t, "found by the index", testkit.Count(inf.ByIndex("value", "1")), 50)
 		n := 0
 		for range inf.All() {
 			n++
@@ -94,10 +94,7 @@ func TestADurableIsReadInPages(t *testing.T) {
 // the backlogs merge. The events of each watcher must be consistent and lead to the state of the
 // source.
 func TestJoiningOverPagesIsExact(t *testing.T) {
-	rounds := 100
-	if testing.Short() {
-		rounds = 10
-	}
+	rounds := longOrShort(100, 10)
 	for round := range rounds {
 		random := rand.New(rand.NewPCG(uint64(round), 7))
 		overPages(t, 20, 1+random.IntN(5), func(t *testing.T, src *source, paged *pagedStore) {
@@ -169,12 +166,9 @@ func TestAJoinWaitsForAStoreThatCannotBeRead(t *testing.T) {
 		_, _ = src.Delete(keyOf("o008"))
 		sleepBubble(time.Minute)
 		checkView(t, early, src) // only the late watcher waits
-		if channel.Closed(reg.Synced()) {
-			t.Error("synced although a page is missing")
-		}
-		if _, err := inf.List("", nil); err == nil {
-			t.Error("List returned no error")
-		}
+		equal(t, "synced although a page is missing", channel.Closed(reg.Synced()), false)
+		_, err := inf.List("", nil)
+		errorSays(t, err, "cannot be read")
 		for range inf.All() {
 			t.Error("All yielded something")
 		}
@@ -257,9 +251,7 @@ func TestADrainDoesNotNeedTheRestOfAResync(t *testing.T) {
 		src.Apply(object("o001", "2"))
 		_, _ = src.Delete(keyOf("o008"))
 		synctest.Wait()
-		if s := reg.Stats(); s.Pending != 2 {
-			t.Errorf("the backlog does not wait for a later page: %+v", s)
-		}
+		equal(t, "events that wait for a later page", reg.Stats().Pending, 2)
 		stop()
 		checkView(t, r, src)
 	})
@@ -328,9 +320,7 @@ func TestADurableWithIndexesOfItsOwnIsNotReadAtTheStart(t *testing.T) {
 		synctest.Wait()
 		equal(t, "objects after an add", inf.Health().Objects, -1)
 		checkStore(t, inf, src)
-		if found, err := inf.List("default", nil); err != nil || len(found) != 2001 {
-			t.Errorf("%d objects of the namespace: %v", len(found), err)
-		}
+		equal(t, "objects of the namespace", testkit.Count(inf.List("default", nil)), 2001)
 	})
 }
 
@@ -369,13 +359,11 @@ func TestAnIndexThatCannotBeFilledIsNotThere(t *testing.T) {
 		paged.fail.Store(true)
 		errorSays(t, view.AddIndexers(byValue()), "cannot be read")
 		paged.fail.Store(false)
-		if view.GetIndexer().GetIndexers()["value"] != nil {
-			t.Error("the index exists although it could not be filled")
-		}
+		equal(t, "an index that could not be filled exists", view.GetIndexer().GetIndexers()["value"] != nil, false)
 		_, err := inf.ByIndex("value", "1")
 		errorSays(t, err, "value")
 		noError(t, view.AddIndexers(byValue()))
-		checkFound(t, inf, 10)
+		equal(t, "found by the index", testkit.Count(inf.ByIndex("value", "1")), 10)
 	})
 }
 
@@ -389,7 +377,7 @@ func TestAReadByAnIndexThatCannotBeFilledGetsAnAnswer(t *testing.T) {
 		paged.turn = func(string) {
 			switch pages.Add(1) {
 			case 1: // a page for filling the index; its next page fails
-				find.Go(func() { checkFound(t, inf, 10) })
+				find.Go(func() { equal(t, "found by the index", testkit.Count(inf.ByIndex("value", "1")), 10) })
 				<-reading
 				paged.fail.Store(true)
 			case 2: // a page for ByIndex

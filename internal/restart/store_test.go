@@ -14,6 +14,7 @@ import (
 
 	"github.com/customcacheinformer/informer"
 	"github.com/customcacheinformer/informer/informertest"
+	"github.com/customcacheinformer/informer/internal/testkit"
 )
 
 func TestAnyStoreWillDo(t *testing.T) {
@@ -43,12 +44,7 @@ func TestAnInformerIsNotSyncedWhileItsStoreIsDown(t *testing.T) {
 	eachQueue(t, func(t *testing.T, queue informer.QueueKind) {
 		down := errors.New("the disk is on fire")
 		store := newPlainStore()
-		store.Fail = func(op, key string) error {
-			if key == "default/b" {
-				return down
-			}
-			return nil
-		}
+		store.Fail = func(op, key string) error { return errorIf(key == "default/b", down) }
 		src := informertest.NewSource(objects("a", "b", "c")...)
 		var errs errorLog
 		inf, _, stop := begun(t, src, options{Queue: queue, Store: store, ErrorHandler: errs.Handle})
@@ -57,21 +53,13 @@ func TestAnInformerIsNotSyncedWhileItsStoreIsDown(t *testing.T) {
 		if !errors.Is(err, down) || !errors.As(err, &failed) || failed.Key != "default/b" || failed.Failures < 100 {
 			t.Errorf("waiting ended with %v", err)
 		}
-		if got := errs.Take(); len(got) != 1 {
-			t.Errorf("reported in an hour: %v", got)
-		}
+		equal(t, "reports in an hour", len(errs.Take()), 1)
 		for range 3 * 2000 { // more changes than the informer holds between source and store
 			src.Apply(object("a", fmt.Sprint(len(src.Objects()))))
 		}
 		sleepBubble(time.Minute)
-		if inf.HasSynced() {
-			t.Error("synced without its second object")
-		}
-		begin := time.Now()
-		stop()
-		if took := time.Since(begin); took > 0 {
-			t.Errorf("stopping took %v", took)
-		}
+		equal(t, "synced without its second object", inf.HasSynced(), false)
+		equal(t, "stopping took", took(stop), "0s")
 		got := errs.Take()
 		if len(got) != 1 || !errors.As(got[0], &failed) || !failed.GaveUp || !errors.Is(got[0], down) {
 			t.Errorf("reported at the stop: %v", got)
@@ -94,9 +82,7 @@ func TestAnOperationThatTheStopInterruptsIsGivenUp(t *testing.T) {
 		var errs errorLog
 		_, _, stop := begun(t, informertest.NewSource(object("a", "1")), options{Durable: store, ErrorHandler: errs.Handle})
 		sleepBubble(hour)
-		if got := errs.Take(); len(got) != 1 {
-			t.Errorf("reported in an hour: %v", got)
-		}
+		equal(t, "reports in an hour", len(errs.Take()), 1)
 		stop()
 		var failed *informer.StoreError
 		if got := errs.Take(); len(got) != 1 || !errors.As(got[0], &failed) || !failed.GaveUp || failed.Failures != 1 || !errors.Is(got[0], down) {
@@ -140,14 +126,10 @@ func TestAStoreOutageHoldsTheSourceBack(t *testing.T) {
 			src.Apply(object("a", fmt.Sprint(n)))
 		}
 		sleepBubble(hour)
-		if arrived > writes/4 {
-			t.Errorf("%d of %d changes were taken from a source while the store is down", arrived, writes)
-		}
+		testkit.AtMost(t, "changes taken from a source while the store is down", arrived, writes/4)
 		src.Expire() // a list waits for the store too
 		sleepBubble(hour)
-		if arrived > writes/4 {
-			t.Errorf("%d changes after a relist", arrived)
-		}
+		testkit.AtMost(t, "changes after a relist", arrived, writes/4)
 		store.SetFail(nil)
 		sleepBubble(hour)
 		checkView(t, &r, src)
@@ -161,12 +143,7 @@ func TestAVersionIsReachedWhenEverythingBeforeItIsStored(t *testing.T) {
 		inf := running(t, src, options{Queue: queue, Store: store, ErrorHandler: ignore})
 		synctest.Wait()
 		failFor := func(name string) {
-			store.SetFail(func(_, key string) error {
-				if key == "default/"+name {
-					return errors.New("down")
-				}
-				return nil
-			})
+			store.SetFail(func(_, key string) error { return errorIf(key == "default/"+name, errors.New("down")) })
 		}
 		failFor("first") // until all changes are in the queue
 		src.Apply(object("first", "2"))
@@ -200,9 +177,7 @@ func TestTheContentsOfTheStoreBeforeRunAreTheInitialState(t *testing.T) {
 		checkView(t, r, src)
 		checkStore(t, inf, src)
 		for _, e := range r.Events() {
-			if e.Origin != informer.OriginInitial {
-				t.Errorf("%v %v has origin %v", e.Type, e.Key(), e.Origin)
-			}
+			equal(t, fmt.Sprint("origin of ", e.Type, " ", e.Key()), e.Origin, informer.OriginInitial)
 		}
 		late := joined(t, inf)
 		late.Expect(t, "added default/same", "added default/changed", "added default/new")
@@ -271,12 +246,8 @@ func TestReadingWorksOverStoresWithAndWithoutIndexes(t *testing.T) {
 				}
 				n++
 			}
-			if n != 3 {
-				t.Errorf("All yields %d objects", n)
-			}
-			if _, exists, err := inf.Get(keyOf("b")); exists || err != nil {
-				t.Errorf("Get of a deleted object: %v, %v", exists, err)
-			}
+			equal(t, "objects that All yields", n, 3)
+			equal(t, "a deleted object", valueOf(inf.Get(keyOf("b"))), "none")
 			src.Apply(object("c", "bad"))
 			synctest.Wait()
 			got := errs.Take()

@@ -43,12 +43,16 @@ var (
 	checkStore    = testkit.CheckStore
 	checkView     = testkit.CheckView
 	eachQueue     = testkit.EachQueue
+	eachQueueOf   = testkit.EachQueueOf
+	failOn        = testkit.FailOn
 	ignore        = testkit.Ignore
 	inBubble      = testkit.InBubble
+	longOrShort   = testkit.LongOrShort
 	must          = testkit.Must
 	noError       = testkit.NoError
 	equal         = testkit.Equal
 	errorIs       = testkit.ErrorIs
+	errorIf       = testkit.ErrorIf
 	errorSays     = testkit.ErrorContains
 	errDown       = testkit.ErrDown
 	keyOf         = testkit.KeyOf
@@ -56,11 +60,14 @@ var (
 	newPlainStore = testkit.NewPlainStore
 	object        = testkit.Object
 	oneRun        = testkit.OneRun
+	running       = testkit.Running
 	sleepBubble   = testkit.SleepBubble
 	small         = testkit.Small
 	sorted        = testkit.Sorted
 	start         = testkit.Start
 	told          = testkit.Told
+	took          = testkit.Took
+	valueOf       = testkit.Value
 	versions      = testkit.Versions
 	watched       = testkit.Watched
 	within        = testkit.Within
@@ -92,28 +99,12 @@ func begun(t *testing.T, lw cache.ListerWatcher, opts options) (inf *ci, r *reco
 	return inf, r, start(t, inf)
 }
 
-// running returns an informer that has synced, and runs until the end of the test.
-func running(t *testing.T, lw cache.ListerWatcher, opts options) *ci {
-	t.Helper()
-	inf := newInformer(t, lw, opts)
-	informertest.Run(t, inf)
-	return inf
-}
-
 // joined adds a watcher to inf.
 func joined(t *testing.T, inf *ci) *recorder {
 	t.Helper()
 	r := &recorder{}
 	addWatcher(t, inf, r, informer.WatcherOptions{})
 	return r
-}
-
-// checkFound fails the test unless n objects have the value 1.
-func checkFound(t *testing.T, inf *ci, n int) {
-	t.Helper()
-	if found, err := inf.ByIndex("value", "1"); err != nil || len(found) != n {
-		t.Errorf("found %d objects by the index, want %d (%v)", len(found), n, err)
-	}
 }
 
 // checkTold fails the test unless want are the events of r. Those of an initial state come in no

@@ -16,6 +16,7 @@ import (
 
 	"github.com/customcacheinformer/informer"
 	"github.com/customcacheinformer/informer/informertest"
+	"github.com/customcacheinformer/informer/internal/testkit"
 )
 
 // Tests of restarts over a store that outlives the process.
@@ -61,9 +62,7 @@ func TestAWarmStartIsSyncedOnceTheWatchIsAccepted(t *testing.T) {
 		start(t, inf)
 		synctest.Wait()
 		checkStore(t, inf, src) // the stored objects can be read already
-		if inf.HasSynced() {
-			t.Error("synced without a watch")
-		}
+		equal(t, "synced without a watch", inf.HasSynced(), false)
 		must(t, inf.WaitForSync(within(t, 10*time.Second)))
 		equal(t, "ResourceVersion", inf.ResourceVersion(), src.ResourceVersion())
 		equal(t, "reports", len(errs.Take()), 1)
@@ -212,12 +211,7 @@ func TestAStoreThatCannotBeReadAtTheStartIsWaitedFor(t *testing.T) {
 		for cause, heals := range map[error]bool{informer.ErrPermanent: true, errDown: false} {
 			inBubble(t, fmt.Sprint(op, "/", cause), func(t *testing.T) {
 				src, store := lived(t, options{}, "a")
-				store.Fail(func(o, _ string) error {
-					if o == op {
-						return fmt.Errorf("cannot %s: %w", op, cause)
-					}
-					return nil
-				})
+				store.Fail(failOn(op, fmt.Errorf("cannot %s: %w", op, cause)))
 				n := len(src.Requests())
 				var errs errorLog
 				inf, _, stop := begun(t, src, options{Durable: store, ErrorHandler: errs.Handle})
@@ -305,18 +299,12 @@ func TestAnApplyThatAStopInterruptsIsNotReported(t *testing.T) {
 // If an informer cannot use a part of a list or of a watch, the store keeps no bookmark, and the
 // next start lists.
 func TestAnUnusableObjectLeavesNoBookmark(t *testing.T) {
-	broken := func(obj configMap) (configMap, error) {
-		if obj.Data["value"] == "bad" {
-			return nil, errors.New("it is bad")
-		}
-		return obj, nil
-	}
 	for name, c := range map[string]struct {
 		transform     func(configMap) (configMap, error)
 		before, while func(src *source)
 	}{
-		"a transform fails":            {transform: broken, while: func(src *source) { src.Apply(object("a", "bad")) }},
-		"a transform fails for a list": {transform: broken, before: func(src *source) { src.Apply(object("b", "bad")) }},
+		"a transform fails":            {transform: testkit.NotBad, while: func(src *source) { src.Apply(object("a", "bad")) }},
+		"a transform fails for a list": {transform: testkit.NotBad, before: func(src *source) { src.Apply(object("b", "bad")) }},
 		"a list has an unusable object": {before: func(src *source) {
 			src.SetFaults(informertest.Faults{ListItems: []runtime.Object{&corev1.ConfigMap{}}, RejectWatchList: true})
 		}},
