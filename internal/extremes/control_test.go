@@ -99,19 +99,14 @@ func controls(t *testing.T, opts enqueue.Options, again time.Duration) error {
 		}
 	}
 	group := &informer.Group{}
-	if err := errors.Join(group.Add(inf), group.Add(c)); err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithCancel(t.Context())
-	done := make(chan error, 1)
-	go func() { done <- group.Run(ctx) }()
+	testkit.Must(t, errors.Join(group.Add(inf), group.Add(c)))
+	stop := testkit.Start(t, group)
 	testkit.SleepBubble(time.Minute)
 	for _, name := range []string{"a", "b", "c"} {
 		src.Apply(object(name, "1"))
 		testkit.SleepBubble(time.Minute)
-		if _, err := src.Delete(testkit.KeyOf(name)); err != nil {
-			t.Fatal(err)
-		}
+		_, err := src.Delete(testkit.KeyOf(name))
+		testkit.Must(t, err)
 		testkit.SleepBubble(time.Minute)
 	}
 	expect("on standby", map[string]int{"a": 0, "b": 0, "c": 0})
@@ -139,14 +134,7 @@ func controls(t *testing.T, opts enqueue.Options, again time.Duration) error {
 	testkit.SleepBubble(time.Minute)
 	src.Apply(object("a", "2"))
 	testkit.SleepBubble(time.Minute)
-	begun := time.Now()
-	cancel()
-	if err := <-done; err != nil {
-		t.Errorf("Run: %v", err)
-	}
-	if took := time.Since(begun); took > hour {
-		t.Errorf("the stop took %v", took)
-	}
+	testkit.AtMost(t, "the time that the stop takes", testkit.Took(stop), hour)
 	if opts.DrainTimeout > 0 {
 		expect("after the stop", map[string]int{"a": 2})
 	}
@@ -201,17 +189,8 @@ func divides(t *testing.T, opts shards.Options) error {
 			return 0, ctx.Err()
 		}, enqueue.Options{Name: "controller", Workers: 60, Shards: set, ErrorHandler: testkit.Ignore}, enqueue.For(inf))
 		group := &informer.Group{ErrorHandler: testkit.Ignore}
-		if err := errors.Join(err, group.Add(inf), group.Add(c), group.Add(set)); err != nil {
-			t.Fatal(err)
-		}
-		ctx, cancel := context.WithCancel(t.Context())
-		done := make(chan error, 1)
-		go func() { done <- group.Run(ctx) }()
-		return sync.OnceFunc(func() {
-			if cancel(); <-done != nil {
-				t.Errorf("Run of %s has failed", name)
-			}
-		}), cut, nil
+		testkit.Must(t, errors.Join(err, group.Add(inf), group.Add(c), group.Add(set)))
+		return testkit.Start(t, group), cut, nil
 	}
 	expect := func(after time.Duration, replicas ...string) {
 		t.Helper()
@@ -243,9 +222,7 @@ func divides(t *testing.T, opts shards.Options) error {
 		objects.Apply(object(obj.Name, "busy"))
 	}
 	stopB, _, err := start("b")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	expect(time.Minute, "a", "b")
 	cut.Store(true)
 	expect(2*max(time.Minute, opts.LeaseDuration), "b")
@@ -267,9 +244,7 @@ func TestShardsWorkAtTheLimitsOfTheirTimes(t *testing.T) {
 			if testing.Short() && opts.LeaseDuration > 0 {
 				t.Skip("the simulated day takes 20 s")
 			}
-			if err := inBubble(divides)(t, opts); err != nil {
-				t.Error(err)
-			}
+			testkit.NoError(t, inBubble(divides)(t, opts))
 		})
 	}
 }

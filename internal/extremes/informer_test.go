@@ -154,20 +154,14 @@ func lives(t *testing.T, opts options, of informer.WatcherOptions) error {
 	before := len(src.Requests())
 	testkit.Unreachable(src)
 	testkit.SleepBubble(hour)
-	if n := len(src.Requests()) - before; n > 10_000 {
-		t.Errorf("the source got %d requests in an hour", n)
-	}
+	testkit.AtMost(t, "requests in an hour", len(src.Requests())-before, 10_000)
 	src.Heal()
 	src.Apply(object("a", "last"))
 	check("another outage")
 	slow.Store(true)
 	src.Apply(object("b", "slow"))
 	synctest.Wait()
-	begun := time.Now()
-	stop()
-	if took := time.Since(begun); took != min(hour, opts.DrainTimeout) {
-		t.Errorf("the stop took %v", took)
-	}
+	testkit.Equal(t, "the stop took", testkit.Took(stop), min(hour, opts.DrainTimeout))
 	return nil
 }
 
@@ -191,10 +185,8 @@ func retries(t *testing.T, retry informer.RetryPolicy) error {
 	src, calls := informertest.NewSource(object("a", "1"), object("b", "1")), map[string]int{}
 	inf := testkit.NewInformer(t, src, options{ErrorHandler: testkit.Ignore})
 	testkit.AddWatcher(t, inf, informer.WatcherFunc[configMap](func(_ context.Context, e event) error {
-		if calls[e.Key().Name]++; e.Key().Name == "a" && calls["a"] < 3 {
-			return errors.New("not yet")
-		}
-		return nil
+		calls[e.Key().Name]++
+		return testkit.ErrorIf(e.Key().Name == "a" && calls["a"] < 3, errors.New("not yet"))
 	}), informer.WatcherOptions{Retry: retry})
 	stop := testkit.Start(t, inf)
 	testkit.SleepBubble(hour)
@@ -207,9 +199,7 @@ func retries(t *testing.T, retry informer.RetryPolicy) error {
 	} else if _, again := retry(2, nil); !again {
 		want["a"] = 2
 	}
-	if fmt.Sprint(calls) != fmt.Sprint(want) {
-		t.Errorf("the calls were %v, want %v", calls, want)
-	}
+	testkit.Equal(t, "calls", calls, want)
 	return nil
 }
 

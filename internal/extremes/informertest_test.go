@@ -56,9 +56,7 @@ var sourceTrials = map[string]extremes.Trial{
 	}),
 	"informertest.Durable.Scan(limit)": extremes.Number("0 -1 min", inBubble(func(t *testing.T, limit int) error {
 		s := informertest.NewDurable()
-		if err := s.Apply(t.Context(), []informer.Change{testkit.Storing(object("a", "1")), testkit.Storing(object("b", "1"))}, ""); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, s.Apply(t.Context(), []informer.Change{testkit.Storing(object("a", "1")), testkit.Storing(object("b", "1"))}, ""))
 		objs, err := s.Scan(t.Context(), "", limit)
 		if err == nil && len(objs) != 2 {
 			t.Errorf("it returned %d of 2 objects", len(objs))
@@ -93,9 +91,7 @@ func serves(t *testing.T, opts metav1.ListOptions, spoil func(*source)) error {
 	if err != nil {
 		return err
 	}
-	if n := len(list.(*metav1.List).Items); n != 2 {
-		t.Errorf("the list has %d of 2 objects", n)
-	}
+	testkit.Equal(t, "objects in the list", len(list.(*metav1.List).Items), 2)
 	opts.ResourceVersion = src.ResourceVersion()
 	w, err := src.WatchWithContext(t.Context(), opts)
 	if err != nil {

@@ -102,9 +102,7 @@ func TestEachNumberWorksAtItsExtremesOrIsRefused(t *testing.T) {
 // The modules cannot import each other's tests, so each has a table of its own.
 func TestEachPublishedModuleHasATable(t *testing.T) {
 	makefile, err := os.ReadFile("../../Makefile")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	line := regexp.MustCompile(`(?m)^PUBLISHED := \. (.+)$`).FindSubmatch(makefile)
 	if line == nil {
 		t.Fatal("the Makefile does not list the published modules")

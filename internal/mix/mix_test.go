@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"reflect"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -26,28 +27,12 @@ func statuses(p *corev1.Pod) []corev1.ContainerStatus {
 	return slices.Concat(p.Status.InitContainerStatuses, p.Status.ContainerStatuses)
 }
 
+var access = regexp.MustCompile(`kube-api-access-\w+`)
+
 // accessNames returns the name of the volume with the access to the API, from each place that has
 // it.
-func accessNames(p *corev1.Pod) (names []string) {
-	note := func(name string) {
-		if strings.HasPrefix(name, "kube-api-access-") {
-			names = append(names, name)
-		}
-	}
-	for _, v := range p.Spec.Volumes {
-		note(v.Name)
-	}
-	for _, c := range slices.Concat(p.Spec.InitContainers, p.Spec.Containers) {
-		for _, v := range c.VolumeMounts {
-			note(v.Name)
-		}
-	}
-	for _, c := range statuses(p) {
-		for _, v := range c.VolumeMounts {
-			note(v.Name)
-		}
-	}
-	return names
+func accessNames(p *corev1.Pod) []string {
+	return access.FindAllString(p.Spec.String()+p.Status.String(), -1)
 }
 
 // times returns every time in a Pod.
@@ -124,9 +109,7 @@ func TestPodsOfOneOwnerDifferWhereRealPodsDo(t *testing.T) {
 		}
 	}
 	for _, kind := range []string{"DaemonSet", "ReplicaSet", "StatefulSet"} {
-		if checked[kind] < 50 {
-			t.Errorf("%d pairs of Pods of a %s, want at least 50", checked[kind], kind)
-		}
+		testkit.AtLeast(t, "pairs of Pods of a "+kind, checked[kind], 50)
 	}
 }
 
@@ -225,10 +208,7 @@ func objects(m *mix.Mix, i int) map[string]interface{ Marshal() ([]byte, error) 
 }
 
 func TestNoTwoPodsHaveOneName(t *testing.T) {
-	pods := 100_000
-	if testing.Short() {
-		pods = 10_000
-	}
+	pods := testkit.LongOrShort(100_000, 10_000)
 	m, names := mix.New(1, pods), map[string]bool{}
 	for i := range pods {
 		p := m.Pod(i, 0)
@@ -292,9 +272,7 @@ func TestNoTwoStringsOfStrangersAreTheSame(t *testing.T) {
 			seen[text] = place
 		})
 	}
-	if len(seen) < 50*50 {
-		t.Errorf("%d strings in 50 Pods", len(seen))
-	}
+	testkit.AtLeast(t, "strings in 50 Pods", len(seen), 50*50)
 }
 
 // texts calls each with all strings inside of v.
