@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/customcacheinformer/informer"
+	"github.com/customcacheinformer/informer/internal/channel"
 )
 
 // The checks that TestModel makes between operations. Each check names the promise of doc.go,
@@ -50,16 +51,16 @@ func (p *pupil) audit() {
 		return
 	}
 	p.checkFigures()
-	if p.removed && len(p.open) == 0 && !p.life.faults.active() && !isClosed(p.reg.Stopped()) {
+	if p.removed && len(p.open) == 0 && !p.life.faults.active() && !channel.Closed(p.reg.Stopped()) {
 		p.t.problem("%s is removed, but not stopped", p.name) // Registration.Stopped
 	}
-	if isClosed(p.reg.Synced()) && !p.marked {
+	if channel.Closed(p.reg.Synced()) && !p.marked {
 		p.t.problem("%s has synced before OnSynced was called", p.name) // WatcherOptions.OnSynced
 	}
-	if p.never && isClosed(p.reg.Synced()) {
+	if p.never && channel.Closed(p.reg.Synced()) {
 		p.t.problem("%s has synced after Remove", p.name) // promise 4
 	}
-	if p.synced > 0 && !p.removed && !p.life.stopping.Load() && !isClosed(p.reg.Synced()) {
+	if p.synced > 0 && !p.removed && !p.life.stopping.Load() && !channel.Closed(p.reg.Synced()) {
 		p.t.problem("%s has not synced although OnSynced was called", p.name) // promise 4
 	}
 }
@@ -343,13 +344,13 @@ func (p *pupil) checkFigures() {
 	if due, known := p.due(); known && !p.removed && due != s.Pending+s.Delivered+s.Failed+s.Merged {
 		p.t.problem("%s (%v) is owed %d events in all, but its Stats are %+v", p.name, p.pupilKind, due, s)
 	}
-	if n := s.Pending; p.opts.MaxBacklog > 0 && !p.removed && isClosed(p.reg.Synced()) && n > 2*p.opts.MaxBacklog+3*6+len(p.life.tombs) && !p.crew() {
+	if n := s.Pending; p.opts.MaxBacklog > 0 && !p.removed && channel.Closed(p.reg.Synced()) && n > 2*p.opts.MaxBacklog+3*6+len(p.life.tombs) && !p.crew() {
 		p.t.problem("%d events wait for %s (%v)", n, p.name, p.pupilKind) // promise 8
 	}
 	if p.strict() && s.Merged > 0 {
 		p.t.problem("%s (%v) merges events", p.name, p.pupilKind) // MaxBacklog
 	}
-	if (len(p.open) > 0) != (s.OldestWaiting > 0) && len(p.open) > 0 && !isClosed(p.reg.Stopped()) && time.Since(p.calm) > hour {
+	if (len(p.open) > 0) != (s.OldestWaiting > 0) && len(p.open) > 0 && !channel.Closed(p.reg.Stopped()) && time.Since(p.calm) > hour {
 		p.t.problem("%s: its Stats are %+v", p.name, s)
 	}
 }
@@ -357,7 +358,7 @@ func (p *pupil) checkFigures() {
 // due returns how many events the watcher is owed since it joined, if that is known.
 func (p *pupil) due() (n int, known bool) {
 	l := p.life
-	if !p.exact || p.opts.ResyncPeriod > 0 || l.faults.active() || l.cancel == nil || !l.inf.HasSynced() || !isClosed(p.reg.Synced()) && !p.removed {
+	if !p.exact || p.opts.ResyncPeriod > 0 || l.faults.active() || l.cancel == nil || !l.inf.HasSynced() || !channel.Closed(p.reg.Synced()) && !p.removed {
 		return 0, false
 	}
 	if p.t.store == durableStore && (len(l.tombs) > 0 || p.inherited > 0 || p.chooses) {
@@ -386,7 +387,7 @@ func (p *pupil) isSynced() bool {
 	if p.handle != nil {
 		return p.handle.HasSynced()
 	}
-	return p.reg != nil && isClosed(p.reg.Synced())
+	return p.reg != nil && channel.Closed(p.reg.Synced())
 }
 
 // checkCaughtUp checks that the watcher got every change. Promises 1 and 7.

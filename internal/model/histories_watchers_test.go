@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/customcacheinformer/informer"
+	"github.com/customcacheinformer/informer/internal/channel"
 )
 
 // The watchers of TestHistories, and the events they are owed.
@@ -190,7 +191,7 @@ func (k *keeper) relieve() {
 
 // check fails unless the watcher's events add up to want.
 func (k *keeper) check(want string) {
-	if !isClosed(k.registration.Synced()) {
+	if !channel.Closed(k.registration.Synced()) {
 		k.history.problem("%s has not synced", k.name)
 	}
 	seen := slices.Collect(maps.Values(k.recorder.View()))

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/resourceversion"
 
 	"github.com/customcacheinformer/informer"
+	"github.com/customcacheinformer/informer/internal/channel"
 	"github.com/customcacheinformer/informer/internal/testkit"
 )
 
@@ -291,7 +292,7 @@ func (p *pupil) checkLast(exact bool) {
 	if p.reg == nil {
 		return
 	}
-	if !isClosed(p.reg.Stopped()) {
+	if !channel.Closed(p.reg.Stopped()) {
 		w.problem("after the stop %s has not stopped", p.name)
 	}
 	s, f := p.reg.Stats(), p.life.figuresOf(p.name)

@@ -16,6 +16,7 @@ import (
 
 	"github.com/customcacheinformer/informer"
 	"github.com/customcacheinformer/informer/informertest"
+	"github.com/customcacheinformer/informer/internal/channel"
 	"github.com/customcacheinformer/informer/internal/testkit"
 )
 
@@ -63,10 +64,7 @@ func TestASnapshotIsAStateBetweenTwoEvents(t *testing.T) {
 }
 
 func takeSnapshots(t *testing.T, queue informer.QueueKind) {
-	changes := 20_000
-	if testing.Short() {
-		changes = 3000
-	}
+	changes := testkit.LongOrShort(20_000, 3000)
 	src, told := newStates(), newStates()
 	s := informertest.NewSource[configMap]()
 	inf := testkit.NewInformer(t, s, options{Queue: queue})
@@ -93,7 +91,7 @@ func takeSnapshots(t *testing.T, queue informer.QueueKind) {
 				if all := taken[n]; len(all) < 2000 {
 					taken[n] = append(all, v)
 				}
-				if isClosed(end) {
+				if channel.Closed(end) {
 					return
 				}
 			}

@@ -12,6 +12,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/customcacheinformer/informer"
+	"github.com/customcacheinformer/informer/internal/channel"
 )
 
 // The watchers of TestModel, and the checks of each call.
@@ -261,7 +262,7 @@ func (p *pupil) wrong(e *event, format string, args ...any) {
 
 // checkCallLocked makes the checks that are possible at the start of a call.
 func (p *pupil) checkCallLocked(ctx context.Context, c *call) {
-	if p.removed || p.reg != nil && isClosed(p.reg.Stopped()) {
+	if p.removed || p.reg != nil && channel.Closed(p.reg.Stopped()) {
 		p.wrong(&c.event, "called after Remove, or after Stopped") // Registration.Remove, Stopped
 	}
 	if ctx.Err() != nil && !p.life.stopping.Load() && !p.leaving && !p.handler {
@@ -350,7 +351,7 @@ func (p *pupil) onSynced(context.Context) {
 		p.t.problem("%s: OnSynced was called before the informer has synced", p.name) // WatcherOptions.OnSynced
 	}
 	p.mu.Lock()
-	if p.synced++; p.synced > 1 || p.removed || p.reg != nil && isClosed(p.reg.Synced()) {
+	if p.synced++; p.synced > 1 || p.removed || p.reg != nil && channel.Closed(p.reg.Synced()) {
 		p.t.problem("%s: OnSynced was called twice, or too late", p.name) // promise 4
 	}
 	p.over = append(p.over, &call{marker: true})
@@ -361,15 +362,6 @@ func (p *pupil) onSynced(context.Context) {
 	}
 }
 
-func isClosed(c <-chan struct{}) bool {
-	select {
-	case <-c:
-		return true
-	default:
-		return false
-	}
-}
-
 // leave removes the watcher. A call from outside is made when nothing else happens, so no call
 // can be about to begin. But if a watcher with several workers leaves in a call, another
 // worker may be about to call.
@@ -377,7 +369,7 @@ func (p *pupil) leave() {
 	p.mu.Lock()
 	reg, others := p.reg, p.opts.Workers > 1 && len(p.open) > 0
 	p.leaving, p.removed = true, !others
-	p.never = reg != nil && !others && !isClosed(reg.Synced())
+	p.never = reg != nil && !others && !channel.Closed(reg.Synced())
 	p.mu.Unlock()
 	if p.handle != nil {
 		_ = p.life.inf.SharedIndexInformer().RemoveEventHandler(p.handle)
