@@ -72,7 +72,7 @@ func odd() map[string]configMap {
 	}
 }
 
-// world is an informer with watchers, whose source sends odd objects.
+// world is an informer with watchers that runs, and whose source sends odd objects.
 type world struct {
 	*ci
 	t        *testing.T
@@ -82,7 +82,8 @@ type world struct {
 	watchers []*recorder
 }
 
-func newWorld(t *testing.T, opts options) *world {
+// newWorld returns a world whose lists have items, too.
+func newWorld(t *testing.T, opts options, items ...runtime.Object) *world {
 	t.Helper()
 	w := &world{t: t, src: informertest.NewSource(object("a", "1"), object("b", "1"))}
 	opts.ErrorHandler, opts.WatchList = w.errs.Handle, informer.WatchListOff // objects are injected into lists
@@ -91,6 +92,8 @@ func newWorld(t *testing.T, opts options) *world {
 	for _, opts := range []informer.WatcherOptions{{}, {MaxBacklog: -1}, {Workers: 3}} {
 		w.join(opts)
 	}
+	w.src.SetFaults(informertest.Faults{ListItems: items})
+	startGroup(t, &w.group)
 	return w
 }
 
@@ -150,9 +153,7 @@ func TestHostileObjectsComeAsTheyAreAndHarmNoOther(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			eachQueue(t, func(t *testing.T, queue informer.QueueKind) {
-				w := newWorld(t, options{Queue: queue})
-				w.src.SetFaults(informertest.Faults{ListItems: []runtime.Object{obj}})
-				startGroup(t, &w.group)
+				w := newWorld(t, options{Queue: queue}, obj)
 				w.agree("a list", obj)
 				w.looksWell("a list")
 
@@ -185,35 +186,29 @@ func TestHostileObjectsComeAsTheyAreAndHarmNoOther(t *testing.T) {
 func TestAllHostileObjectsAtOnce(t *testing.T) {
 	t.Parallel()
 	eachQueue(t, func(t *testing.T, queue informer.QueueKind) {
-		w := newWorld(t, options{Queue: queue})
 		all := slices.Collect(maps.Values(odd()))
 		var items []runtime.Object
 		for _, obj := range all {
 			items = append(items, obj)
 		}
-		w.src.SetFaults(informertest.Faults{ListItems: items})
-		startGroup(t, &w.group)
+		w := newWorld(t, options{Queue: queue}, items...)
 		w.agree("a list", all...)
 		for i := range 5 {
 			w.src.Apply(object("a", strconv.Itoa(i)))
 			w.src.Expire()
 			w.agree("a relist", all...)
 		}
-		if errs := w.errs.Take(); len(errs) > 0 {
-			t.Errorf("reported: %.500v", errs)
-		}
+		equal(t, "reported", fmt.Sprintf("%.500v", w.errs.Take()), "[]")
 	})
 }
 
 func TestHostileObjectsOfOneKeyAreOne(t *testing.T) {
 	t.Parallel()
 	eachQueue(t, func(t *testing.T, queue informer.QueueKind) {
-		w := newWorld(t, options{Queue: queue})
 		first, last := object("twice", "1"), object("twice", "2")
 		first.UID, last.UID = "first", "last"
 		first.ResourceVersion, last.ResourceVersion = "5", "6"
-		w.src.SetFaults(informertest.Faults{ListItems: []runtime.Object{first, last}})
-		startGroup(t, &w.group)
+		w := newWorld(t, options{Queue: queue}, first, last)
 		w.agree("the same key twice in a list", last)
 		for range 3 {
 			w.src.Expire()
@@ -233,11 +228,11 @@ func TestHostileNonObjectsAreReportedAndHarmNoOther(t *testing.T) {
 			t.Parallel()
 			for _, kind := range []watch.EventType{watch.Added, watch.Modified, watch.Deleted, watch.Bookmark, "", "EXPLODED"} {
 				eachQueue(t, func(t *testing.T, queue informer.QueueKind) {
-					w := newWorld(t, options{Queue: queue})
+					var items []runtime.Object
 					if obj != nil { // a list cannot contain nil
-						w.src.SetFaults(informertest.Faults{ListItems: []runtime.Object{obj}})
+						items = append(items, obj)
 					}
-					startGroup(t, &w.group)
+					w := newWorld(t, options{Queue: queue}, items...)
 					w.agree("a list")
 					w.reported("a list", obj != nil)
 					w.src.Inject(watch.Event{Type: kind, Object: obj})
@@ -270,10 +265,8 @@ func (w *world) reported(what string, want bool) {
 func TestHostileObjectsOfAnotherTypeAreReportedAndHarmNoOther(t *testing.T) {
 	t.Parallel()
 	eachQueue(t, func(t *testing.T, queue informer.QueueKind) {
-		w := newWorld(t, options{Queue: queue})
 		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "a", UID: "pod", ResourceVersion: "7"}}
-		w.src.SetFaults(informertest.Faults{ListItems: []runtime.Object{pod}})
-		startGroup(t, &w.group)
+		w := newWorld(t, options{Queue: queue}, pod)
 		sleepBubble(time.Minute)
 		if h := w.Health(); h.Synced || h.SourceError == nil || h.Objects != 0 {
 			t.Errorf("with a Pod in the list: synced %v, %d objects, error %v", h.Synced, h.Objects, h.SourceError)
@@ -308,7 +301,6 @@ func TestAHostileVersionIsReportedAndLosesNothing(t *testing.T) {
 			t.Parallel()
 			eachQueue(t, func(t *testing.T, queue informer.QueueKind) {
 				w := newWorld(t, options{Queue: queue})
-				startGroup(t, &w.group)
 				w.agree("a list")
 				obj := object("odd", "1")
 				obj.UID, obj.ResourceVersion = "odd", version
@@ -325,9 +317,7 @@ func TestAHostileVersionIsReportedAndLosesNothing(t *testing.T) {
 				} else {
 					w.agree("after a cut")
 				}
-				if h := w.Health(); h.SourceError != nil {
-					t.Errorf("it fails: %v", h.SourceError)
-				}
+				noError(t, w.Health().SourceError)
 				if errs := w.errs.Take(); (len(errs) == 0) != taken || len(errs) > 3 {
 					t.Errorf("reported: %.500v", errs)
 				}
@@ -343,7 +333,6 @@ func TestNoInformerContinuesAtAHostileBookmark(t *testing.T) {
 	t.Parallel()
 	eachQueue(t, func(t *testing.T, queue informer.QueueKind) {
 		w := newWorld(t, options{Queue: queue})
-		startGroup(t, &w.group)
 		w.agree("a list")
 		w.src.Inject(watch.Event{Type: watch.Bookmark, Object: &corev1.ConfigMap{}})
 		synctest.Wait()
@@ -397,9 +386,7 @@ func TestHostileDepth(t *testing.T) {
 			t.Errorf("exists %v, labels %v, %v", exists, got.GetLabels(), err)
 		}
 		text := must(got.MarshalJSON())
-		if err := new(unstructured.Unstructured).UnmarshalJSON(text); err != nil {
-			t.Errorf("it cannot be read: %v", err)
-		}
+		noError(t, new(unstructured.Unstructured).UnmarshalJSON(text))
 		noError(t, r.Err())
 	})
 }
@@ -409,7 +396,6 @@ func TestAHostileStoreIsAnErrorAndNoPanic(t *testing.T) {
 	eachQueue(t, func(t *testing.T, queue informer.QueueKind) {
 		store := newPlainStore()
 		w := newWorld(t, options{Queue: queue, Store: store})
-		startGroup(t, &w.group)
 		w.agree("a list")
 		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "a"}}
 		for _, other := range []any{pod, "text", nil, 7} {
