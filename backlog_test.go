@@ -18,6 +18,7 @@ import (
 
 	"github.com/customcacheinformer/informer"
 	"github.com/customcacheinformer/informer/informertest"
+	"github.com/customcacheinformer/informer/internal/testkit"
 )
 
 // flood is a source that delivers events as fast as they are read, and stores nothing.
@@ -110,12 +111,7 @@ func heap() int64 {
 }
 
 // manyUpdates is a number of updates that would need much memory if each were kept.
-func manyUpdates() int {
-	if testing.Short() {
-		return 20_000
-	}
-	return 1_000_000
-}
+func manyUpdates() int { return longOrShort(1_000_000, 20_000) }
 
 // TestABlockedWatcherTakesLittleMemoryAndDelaysNoOther plays a case in which client-go needs
 // 1282 MiB.
@@ -137,18 +133,14 @@ func TestABlockedWatcherTakesLittleMemoryAndDelaysNoOther(t *testing.T) {
 
 		s := blocked.Stats()
 		t.Logf("%d updates, heap grown by %.2f MiB, stats of the blocked: %+v", updates, float64(grown)/(1<<20), s)
-		if grown > limit {
-			t.Errorf("the heap has grown by %d bytes", grown)
-		}
+		testkit.AtMost(t, "bytes by which the heap has grown", grown, limit)
 		if free.calls != objects+updates || took != 0 {
 			t.Errorf("the other watcher got %d events, after %v", free.calls, took)
 		}
 		if s.Pending > backlog+2*objects+objects || s.Merged < updates-3*objects || s.Delivered != 1 {
 			t.Errorf("stats of the blocked watcher: %+v", s)
 		}
-		if sum := s.Pending + s.Merged + s.Delivered + s.Failed; sum != objects+updates {
-			t.Errorf("the stats of the blocked watcher add up to %d events", sum)
-		}
+		equal(t, "all events of the blocked watcher", s.Pending+s.Merged+s.Delivered+s.Failed, objects+updates)
 		close(gate)
 		synctest.Wait()
 		slow.checkEqual(inf)

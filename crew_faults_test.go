@@ -20,10 +20,7 @@ import (
 // drops a delay if an earlier one for the same key is about to end.
 func TestNoRetryIsForgotten(t *testing.T) {
 	const objects = 500
-	rounds := 10
-	if testing.Short() {
-		rounds = 3
-	}
+	rounds := longOrShort(10, 3)
 	src := informertest.NewSource[configMap]()
 	inf := newInformer(t, src, options{ErrorHandler: quiet})
 	var heals atomic.Bool
@@ -38,10 +35,7 @@ func TestNoRetryIsForgotten(t *testing.T) {
 		case calls <- c:
 		case <-ctx.Done():
 		}
-		if c.failed {
-			return errors.New("no luck")
-		}
-		return nil
+		return errorIf(c.failed, errors.New("no luck"))
 	}), informer.WatcherOptions{Workers: 4, Retry: func(int, error) (time.Duration, bool) { return 5 * time.Millisecond, true }})
 	informertest.Run(t, inf)
 	for round := range rounds {
@@ -100,9 +94,7 @@ func TestANestedSelectionGetsTheEndToo(t *testing.T) {
 		sleepBubble(time.Second / 2)
 		src.Apply(object("a", "")) // leaves the outer selection too
 		sleepBubble(time.Hour)
-		if has {
-			t.Error("the watcher did not get the delete")
-		}
+		equal(t, "the watcher has an object that has left", has, false)
 	})
 }
 
@@ -149,9 +141,7 @@ func TestSelectIsNotAskedForAnObjectOfWhichOnlyTheKeyIsKnown(t *testing.T) {
 		_, err := src.Delete(keyOf("a"))
 		noError(t, err)
 		sleepBubble(time.Hour)
-		if want := "[added 1 deleted 1 deleted 1 deleted 1]"; fmt.Sprint(got) != want {
-			t.Errorf("the events: %v, want %s", got, want)
-		}
+		equal(t, "events", fmt.Sprint(got), "[added 1 deleted 1 deleted 1 deleted 1]")
 	})
 }
 
@@ -161,10 +151,8 @@ func TestADeleteThatStandsForSeveralEventsOfASelectionSaysSo(t *testing.T) {
 		inf := newInformer(t, src, options{Queue: queue, ErrorHandler: quiet})
 		var told []event
 		w := informer.WatcherFunc[configMap](func(_ context.Context, e event) error {
-			if told = append(told, e); len(told) == 1 {
-				return errors.New("after it took effect")
-			}
-			return nil
+			told = append(told, e)
+			return errorIf(len(told) == 1, errors.New("after it took effect"))
 		})
 		addWatcher(t, inf, informer.Select(w, func(obj configMap) bool { return obj.Data["value"] != "no" }),
 			informer.WatcherOptions{Retry: informer.Backoff(time.Hour, time.Hour, 0)})
@@ -217,9 +205,7 @@ func TestADrainBeforeTheStartIsOverAtOnce(t *testing.T) {
 		synctest.Wait()
 		close(release)
 		stop()
-		if took := time.Since(begun); took != 0 {
-			t.Errorf("stopping took %v", took)
-		}
+		equal(t, "stopping took", time.Since(begun), 0)
 	})
 }
 
@@ -254,12 +240,7 @@ func TestAResyncThatCannotBeDoesNotEndTheDrain(t *testing.T) {
 		sleepBubble(40 * time.Second) // now the resync lists the store
 		src.Apply(object("b", ""))
 		synctest.Wait()
-		store.Fail(func(op, _ string) error {
-			if op == "add" { // the get before it works, so that the change has begun
-				return errors.New("disk full")
-			}
-			return nil
-		})
+		store.Fail(failOn("add", errors.New("disk full"))) // the get before it works, so that the change has begun
 		src.Apply(object("c", ""))
 		synctest.Wait()
 		close(gate)
@@ -278,33 +259,26 @@ func TestARetryThatWasDecidedBeforeTheDrainIsCutShort(t *testing.T) {
 		})
 		calls := 0
 		addWatcher(t, inf, informer.WatcherFunc[configMap](func(context.Context, event) error {
-			if calls++; calls == 1 {
-				return errors.New("no luck")
-			}
-			return nil
+			calls++
+			return errorIf(calls == 1, errors.New("no luck"))
 		}), informer.WatcherOptions{Retry: informer.Backoff(time.Hour, time.Hour, 0)})
 		stop := start(t, inf)
 		<-inf.Synced()
 		sleepBubble(time.Second / 2) // the error handler still runs; the retry is already decided
-		begun := time.Now()
-		stop()
-		if took := time.Since(begun); calls != 2 || took > time.Second {
-			t.Errorf("%d calls, stopping took %v", calls, took)
+		if d := took(stop); calls != 2 || d > time.Second {
+			t.Errorf("%d calls, stopping took %v", calls, d)
 		}
 	})
 }
 
 func TestWaitForSyncNamesTheCallOfOnSynced(t *testing.T) {
 	for _, workers := range []int{0, 2} {
-		synctest.Test(t, func(t *testing.T) {
+		inBubble(t, fmt.Sprint(workers, " workers"), func(t *testing.T) {
 			hold := make(chan struct{})
 			inf := newInformer(t, informertest.NewSource(object("a", "")), options{})
 			addWatcher(t, inf, &recorder{}, informer.WatcherOptions{Name: "w", Workers: workers, OnSynced: func(context.Context) { <-hold }})
 			start(t, inf)
-			err := inf.WaitForSync(within(t, time.Minute))
-			if err == nil || !strings.Contains(err.Error(), `watcher "w" (called for OnSynced)`) {
-				t.Errorf("%d workers: %v", workers, err)
-			}
+			says(t, inf.WaitForSync(within(t, time.Minute)), `watcher "w" (called for OnSynced)`)
 			close(hold)
 		})
 	}

@@ -61,9 +61,7 @@ func TestWorkersHandleManyObjectsAtOnceAndNeverOneTwice(t *testing.T) {
 			}
 		}
 		sleepBubble(time.Minute)
-		if most != workers {
-			t.Errorf("%d objects were handled at once, want %d", most, workers)
-		}
+		equal(t, "objects handled at once", most, workers)
 		checkView(t, &r, src)
 		if s := reg.Stats(); s.Pending != 0 || s.OldestWaiting != 0 {
 			t.Errorf("in the end: %+v", s)
@@ -145,55 +143,50 @@ func TestAnEventThatFailsIsRetried(t *testing.T) {
 			stats:   informer.WatcherStats{Pending: 1, Merged: 1},
 		},
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				var errs errorLog
-				src := informertest.NewSource[configMap]()
-				inf := newInformer(t, src, options{ErrorHandler: errs.Handle})
-				var made []attempt
-				begun := time.Now()
-				reg := addWatcher(t, inf, informer.WatcherFunc[configMap](func(_ context.Context, e event) error {
-					value := e.Object().Data["value"]
-					made = append(made, attempt{time.Since(begun), fmt.Sprintf("%s %s %s", e.Type, e.Key().Name, value)})
-					time.Sleep(tc.takes)
-					if tc.failures[value]--; tc.failures[value] < 0 {
-						return nil
-					}
-					return cmp.Or(tc.err, errors.New("no luck"))
-				}), informer.WatcherOptions{Name: "w", Retry: tc.retry})
-				informertest.Run(t, inf)
-				for _, c := range tc.changes {
-					sleepBubble(time.Until(begun.Add(c.at)))
-					if name, value, apply := strings.Cut(c.what, " "); apply {
-						src.Apply(object(name, value))
-					} else if _, err := src.Delete(keyOf(name)); err != nil {
-						t.Fatal(err)
-					}
-					synctest.Wait()
+		inBubble(t, name, func(t *testing.T) {
+			var errs errorLog
+			src := informertest.NewSource[configMap]()
+			inf := newInformer(t, src, options{ErrorHandler: errs.Handle})
+			var made []attempt
+			begun := time.Now()
+			reg := addWatcher(t, inf, informer.WatcherFunc[configMap](func(_ context.Context, e event) error {
+				value := e.Object().Data["value"]
+				made = append(made, attempt{time.Since(begun), fmt.Sprintf("%s %s %s", e.Type, e.Key().Name, value)})
+				time.Sleep(tc.takes)
+				if tc.failures[value]--; tc.failures[value] < 0 {
+					return nil
 				}
-				if s := reg.Stats(); tc.err == nil && s.Pending == 0 {
-					t.Errorf("nothing waits after the last change: %+v", s)
+				return cmp.Or(tc.err, errors.New("no luck"))
+			}), informer.WatcherOptions{Name: "w", Retry: tc.retry})
+			informertest.Run(t, inf)
+			for _, c := range tc.changes {
+				sleepBubble(time.Until(begun.Add(c.at)))
+				if name, value, apply := strings.Cut(c.what, " "); apply {
+					src.Apply(object(name, value))
+				} else if _, err := src.Delete(keyOf(name)); err != nil {
+					t.Fatal(err)
 				}
-				sleepBubble(24 * hour)
-				if !slices.Equal(made, tc.want) {
-					t.Errorf("the calls were\n%v, want\n%v", made, tc.want)
+				synctest.Wait()
+			}
+			if s := reg.Stats(); tc.err == nil && s.Pending == 0 {
+				t.Errorf("nothing waits after the last change: %+v", s)
+			}
+			sleepBubble(24 * hour)
+			if !slices.Equal(made, tc.want) {
+				t.Errorf("the calls were\n%v, want\n%v", made, tc.want)
+			}
+			var reports []string
+			for _, err := range errs.Take() {
+				var failed *informer.EventError
+				if !errors.As(err, &failed) {
+					t.Fatalf("reported %v", err)
 				}
-				var reports []string
-				for _, err := range errs.Take() {
-					var failed *informer.EventError
-					if !errors.As(err, &failed) {
-						t.Fatalf("reported %v", err)
-					}
-					reports = append(reports, fmt.Sprintf("%v, failures %d, gave up %v", err, failed.Failures, failed.GaveUp))
-				}
-				if !slices.Equal(reports, tc.reports) {
-					t.Errorf("reported\n%q, want\n%q", reports, tc.reports)
-				}
-				s := reg.Stats()
-				if got := (informer.WatcherStats{Pending: s.Pending, Delivered: s.Delivered, Failed: s.Failed, Retried: s.Retried, Merged: s.Merged}); got != tc.stats {
-					t.Errorf("in the end: %+v, want %+v", got, tc.stats)
-				}
-			})
+				reports = append(reports, fmt.Sprintf("%v, failures %d, gave up %v", err, failed.Failures, failed.GaveUp))
+			}
+			equal(t, "reports", reports, tc.reports)
+			s := reg.Stats()
+			got := informer.WatcherStats{Pending: s.Pending, Delivered: s.Delivered, Failed: s.Failed, Retried: s.Retried, Merged: s.Merged}
+			equal(t, "stats in the end", got, tc.stats)
 		})
 	}
 }
@@ -226,9 +219,8 @@ func TestWithWorkersSyncedWaitsForTheFirstListToo(t *testing.T) {
 
 func TestSyncedComesEvenIfTheFirstAttemptFailsAndANewerEventWaits(t *testing.T) {
 	eachQueue(t, func(t *testing.T, queue informer.QueueKind) {
-		if told := syncedOverAnOlderStore(t, queue, informer.WatcherOptions{Retry: always}, errors.New("no luck")); len(told) != 1 {
-			t.Errorf("synced after attempts at %q", told)
-		}
+		told := syncedOverAnOlderStore(t, queue, informer.WatcherOptions{Retry: always}, errors.New("no luck"))
+		equal(t, "attempts before the sync", len(told), 1)
 	})
 }
 
@@ -241,10 +233,7 @@ func TestSyncedComesAfterOneAttemptAtEverything(t *testing.T) {
 		reg := addWatcher(t, inf, informer.WatcherFunc[configMap](func(_ context.Context, e event) error {
 			time.Sleep(time.Second)
 			tried[e.Key().Name] = true
-			if e.Key().Name == "b" {
-				return errors.New("never")
-			}
-			return nil
+			return errorIf(e.Key().Name == "b", errors.New("never"))
 		}), informer.WatcherOptions{Retry: always, OnSynced: func(context.Context) {
 			syncedAt = time.Now()
 			if len(tried) != 3 {

@@ -122,9 +122,7 @@ func cached(inf *ci) string {
 func remove(t *testing.T, src *source, names ...string) {
 	t.Helper()
 	for _, name := range names {
-		if _, err := src.Delete(keyOf(name)); err != nil {
-			t.Fatal(err)
-		}
+		must(src.Delete(keyOf(name)))
 	}
 }
 
@@ -148,8 +146,7 @@ func TestObjectsThatLeaveThePartAreNotDelivered(t *testing.T) {
 		start(t, inf)
 		check := func(step, wantCached, wantTold string, foreign int) {
 			t.Helper()
-			time.Sleep(time.Second)
-			synctest.Wait()
+			sleepBubble(time.Second)
 			equal(t, step+": the store has", cached(inf), wantCached)
 			equal(t, step+": events", told(&events), wantTold)
 			equal(t, step+": foreign", inf.Health().Foreign, foreign)
@@ -196,8 +193,7 @@ func TestADeleteDuringATurnIsDelivered(t *testing.T) {
 		d.turn("bcd")
 		time.Sleep(time.Minute)
 		src.SetFaults(informertest.Faults{})
-		time.Sleep(2 * time.Minute)
-		synctest.Wait()
+		sleepBubble(2 * time.Minute)
 		if got := told(&deleted); got != "b" || cached(inf) != "cd" {
 			t.Errorf("there were deletes of %q, and the store has %q", got, cached(inf))
 		}
@@ -214,8 +210,7 @@ func TestATurnNeverGoesBackInTime(t *testing.T) {
 		time.Sleep(time.Second)
 		before := len(src.Requests())
 		d.turn("abc")
-		time.Sleep(time.Second)
-		synctest.Wait()
+		sleepBubble(time.Second)
 		for _, r := range src.Requests()[before:] {
 			first := r.Verb == "list" || r.Options.SendInitialEvents != nil
 			if first && r.Options.Continue == "" && r.Options.ResourceVersion == "0" {
@@ -269,10 +264,7 @@ func playTurns(t *testing.T, random *rand.Rand, opts options) {
 			}
 			mu.Unlock()
 			time.Sleep(pause)
-			if failed {
-				return errors.New("this time not")
-			}
-			return nil
+			return errorIf(failed, errors.New("this time not"))
 		}), w)
 	}
 	retry := func(int, error) (time.Duration, bool) { return 3 * time.Second, true }
@@ -311,14 +303,12 @@ func playTurns(t *testing.T, random *rand.Rand, opts options) {
 			mu.Unlock()
 		}
 		if step%20 == 10 {
-			time.Sleep(time.Nanosecond)
-			synctest.Wait() // a call under way when an object leaves is not wrong
+			sleepBubble(time.Nanosecond) // a call under way when an object leaves is not wrong
 			watch(informer.WatcherOptions{}, 2*time.Second, 0)
 		}
 		time.Sleep(time.Duration(random.IntN(2000)) * time.Millisecond)
 	}
-	time.Sleep(10 * time.Minute)
-	synctest.Wait()
+	sleepBubble(10 * time.Minute)
 	want := ""
 	for _, name := range strings.Split(part, "") {
 		if _, err := src.Get(keyOf(name)); err == nil {
@@ -366,34 +356,24 @@ func TestADividedSourceNeedsLittle(t *testing.T) {
 
 func TestADividedSourceIsNotForADurable(t *testing.T) {
 	_, err := informer.NewFrom(whole{src: informertest.NewSource[configMap]()}, options{Durable: informertest.NewDurable()})
-	if err == nil || !strings.Contains(err.Error(), "Options.Durable is set") {
-		t.Errorf("over a Durable: %v", err)
-	}
+	says(t, err, "Options.Durable is set")
 }
 
 func TestAWaitForAnObjectThatLeavesItsPart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		src := informertest.NewSource(letters("ab")...)
 		d := newDivided(src, "ab")
-		inf, err := informer.NewFrom(d, options{WatchList: informer.WatchListOff})
-		if err != nil {
-			t.Fatal(err)
-		}
+		inf := must(informer.NewFrom(d, options{WatchList: informer.WatchListOff}))
 		informertest.Run(t, inf)
-		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
-		defer cancel()
-		result := make(chan error, 1)
-		go func() {
-			result <- inf.WaitFor(ctx, keyOf("a"), func(_ configMap, exists bool) bool { return !exists })
-		}()
+		result := asking(func() error {
+			return inf.WaitFor(within(t, time.Hour), keyOf("a"), func(_ configMap, exists bool) bool { return !exists })
+		})
 		synctest.Wait()
 		d.turn("b")
 		time.Sleep(time.Minute)
 		_, exists, _ := inf.Get(keyOf("a"))
 		equal(t, "exists", exists, false)
-		if err := <-result; err != nil {
-			t.Error(err)
-		}
+		noError(t, <-result)
 	})
 }
 
@@ -403,7 +383,7 @@ func TestATurnKeepsTheDoubt(t *testing.T) {
 		src := informertest.NewSource(letters("abc")...)
 		d := newDivided(src, "abc")
 		var relist atomic.Bool
-		opts := options{WatchList: informer.WatchListOff, PageSize: 2, Intake: informer.IntakeEarly, ErrorHandler: func(context.Context, error) {}}
+		opts := options{WatchList: informer.WatchListOff, PageSize: 2, Intake: informer.IntakeEarly, ErrorHandler: quiet}
 		opts.Transform = func(obj configMap) (configMap, error) {
 			if obj.Name == "b" && relist.CompareAndSwap(true, false) {
 				src.Apply(object("c", "new")) // gets the version of the lost state
@@ -412,22 +392,16 @@ func TestATurnKeepsTheDoubt(t *testing.T) {
 			}
 			return obj, nil
 		}
-		inf, err := informer.NewFrom(d, opts)
-		if err != nil {
-			t.Fatal(err)
-		}
+		inf := must(informer.NewFrom(d, opts))
 		informertest.Run(t, inf)
 		before := src.ResourceVersion()
 		src.Apply(object("c", "lost"))
 		time.Sleep(time.Second)
 		relist.Store(true)
-		if err := src.Restore(before); err != nil {
-			t.Fatal(err)
-		}
+		noError(t, src.Restore(before))
 		src.Fail("watch", context.DeadlineExceeded, 1)
 		time.Sleep(time.Hour)
-		obj, _, _ := inf.Get(keyOf("c"))
 		equal(t, "interrupted", relist.Load(), false)
-		equal(t, "c", obj.Data["value"], "new")
+		equal(t, "c", valueOf(inf.Get(keyOf("c"))), "new")
 	})
 }

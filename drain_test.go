@@ -76,9 +76,7 @@ func TestEventsLeftAtTheStopAreCounted(t *testing.T) {
 		for name, drain := range map[string]time.Duration{"no drain": 0, "too short": time.Second} {
 			for workers := range 3 {
 				r, _, j, stop := waitingFor(t, queue, drain, informer.WatcherOptions{Workers: workers})
-				begun := time.Now()
-				stop()
-				equal(t, "stopping took", time.Since(begun), drain)
+				equal(t, "stopping took", took(stop), drain)
 				handled := int(r.handled.Load())
 				if calls, most := len(r.Events()), handled+max(1, workers); calls > most {
 					t.Errorf("%s, %d workers: called again after the calls under way were interrupted: %d times, at most %d", name, workers, calls, most)
@@ -112,9 +110,7 @@ func TestTheCtxOfCallsIsAliveWhileDraining(t *testing.T) {
 		reg.Remove()
 		<-reg.Stopped()
 		equal(t, "calls whose ctx Remove ended", ended, 1)
-		begun := time.Now()
-		stop()
-		equal(t, "draining, with its only watcher removed", time.Since(begun), 0)
+		equal(t, "draining, with its only watcher removed", took(stop), 0)
 	})
 }
 
@@ -133,10 +129,8 @@ func TestAWaitingRetryIsTriedOnceMoreWhileDraining(t *testing.T) {
 		}), informer.WatcherOptions{Retry: func(int, error) (time.Duration, bool) { return 24 * time.Hour, true }})
 		stop := start(t, inf)
 		<-reg.Synced()
-		begun := time.Now()
-		stop()
-		if took := time.Since(begun); took != 0 || calls["heals"] != 2 || calls["stays broken"] != 2 {
-			t.Errorf("after %v the calls were %v", took, calls)
+		if d := took(stop); d != 0 || calls["heals"] != 2 || calls["stays broken"] != 2 {
+			t.Errorf("after %v the calls were %v", d, calls)
 		}
 		equal(t, "in the end", reg.Stats(), informer.WatcherStats{Name: "WatcherFunc-1", Synced: true, Delivered: 1, Retried: 2, Pending: 1})
 		expect(t, &j, &j.undelivered, informer.BacklogInfo{Informer: "ConfigMap", Watcher: "WatcherFunc-1", Events: 1})
@@ -151,9 +145,7 @@ func TestDrainingIsOverAsSoonAsNothingWaits(t *testing.T) {
 		addWatcher(t, inf, &recorder{}, informer.WatcherOptions{Workers: 4, ResyncPeriod: time.Minute})
 		stop := start(t, inf)
 		sleepBubble(time.Minute)
-		begun := time.Now()
-		stop()
-		equal(t, "draining", time.Since(begun), 0)
+		equal(t, "draining", took(stop), 0)
 	})
 }
 
@@ -169,41 +161,39 @@ func TestARecoveredPanicIsAnErrorAndNothingMore(t *testing.T) {
 	for name, opts := range map[string]informer.WatcherOptions{
 		"plain": {}, "workers": {Workers: 4}, "retry": {Retry: informer.Backoff(time.Second, time.Second, 2)},
 	} {
-		t.Run(name, func(t *testing.T) {
-			eachQueue(t, func(t *testing.T, queue informer.QueueKind) {
-				src := informertest.NewSource(object("a", ""), object("bad", ""), object("c", ""))
-				var errs errorLog
-				inf := newInformer(t, src, options{Queue: queue, ErrorHandler: errs.Handle})
-				var other recorder
-				addWatcher(t, inf, &other, informer.WatcherOptions{})
-				opts.RecoverPanics = true
-				opts.OnSynced = func(context.Context) { panic("this too") }
-				reg := addWatcher(t, inf, informer.WatcherFunc[configMap](panicky), opts)
-				informertest.Run(t, inf)
-				sleepBubble(time.Minute)
-				checkView(t, &other, src)
-				if s := reg.Stats(); !s.Synced || s.Delivered != 2 || s.Failed != 1 || s.Pending != 0 {
-					t.Errorf("in the end: %+v", s)
+		eachQueueOf(t, name, func(t *testing.T, queue informer.QueueKind) {
+			src := informertest.NewSource(object("a", ""), object("bad", ""), object("c", ""))
+			var errs errorLog
+			inf := newInformer(t, src, options{Queue: queue, ErrorHandler: errs.Handle})
+			var other recorder
+			addWatcher(t, inf, &other, informer.WatcherOptions{})
+			opts.RecoverPanics = true
+			opts.OnSynced = func(context.Context) { panic("this too") }
+			reg := addWatcher(t, inf, informer.WatcherFunc[configMap](panicky), opts)
+			informertest.Run(t, inf)
+			sleepBubble(time.Minute)
+			checkView(t, &other, src)
+			if s := reg.Stats(); !s.Synced || s.Delivered != 2 || s.Failed != 1 || s.Pending != 0 {
+				t.Errorf("in the end: %+v", s)
+			}
+			watcher, onSynced := 0, 0
+			for _, err := range errs.Take() {
+				var failed *informer.EventError
+				var panicked *informer.PanicError
+				switch {
+				case !errors.As(err, &failed) || !errors.As(err, &panicked):
+					t.Errorf("reported %v", err)
+				case panicked.Value == "what a pity" && failed.Key == keyOf("bad") && strings.Contains(string(panicked.Stack), "panicky"):
+					watcher++
+				case panicked.Value == "this too" && strings.Contains(err.Error(), "OnSynced"):
+					onSynced++
+				default:
+					t.Errorf("reported %v", err)
 				}
-				watcher, onSynced := 0, 0
-				for _, err := range errs.Take() {
-					var failed *informer.EventError
-					var panicked *informer.PanicError
-					switch {
-					case !errors.As(err, &failed) || !errors.As(err, &panicked):
-						t.Errorf("reported %v", err)
-					case panicked.Value == "what a pity" && failed.Key == keyOf("bad") && strings.Contains(string(panicked.Stack), "panicky"):
-						watcher++
-					case panicked.Value == "this too" && strings.Contains(err.Error(), "OnSynced"):
-						onSynced++
-					default:
-						t.Errorf("reported %v", err)
-					}
-				}
-				if watcher != 1 && name != "retry" || onSynced != 1 {
-					t.Errorf("reported %d panics of the watcher and %d of OnSynced", watcher, onSynced)
-				}
-			})
+			}
+			if watcher != 1 && name != "retry" || onSynced != 1 {
+				t.Errorf("reported %d panics of the watcher and %d of OnSynced", watcher, onSynced)
+			}
 		})
 	}
 }
@@ -282,10 +272,8 @@ func TestTheLargestDrainTimeoutLeavesTimeForRetries(t *testing.T) {
 		})
 		calls := 0
 		addWatcher(t, inf, informer.WatcherFunc[configMap](func(context.Context, event) error {
-			if calls++; calls < 5 {
-				return errors.New("not yet")
-			}
-			return nil
+			calls++
+			return errorIf(calls < 5, errors.New("not yet"))
 		}), informer.WatcherOptions{Name: "w", Retry: informer.Backoff(time.Hour, time.Hour, 0)})
 		stop := start(t, inf)
 		synctest.Wait()

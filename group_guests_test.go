@@ -14,6 +14,7 @@ import (
 
 	"github.com/customcacheinformer/informer"
 	"github.com/customcacheinformer/informer/informertest"
+	"github.com/customcacheinformer/informer/internal/testkit"
 )
 
 // sharedFunc is the type of cache.Options.NewInformer in controller-runtime.
@@ -62,9 +63,7 @@ func TestAGroupShowsInformersThatOthersRun(t *testing.T) {
 		src.Fail("watch", errors.New("no"), 2) // a stream, which a list replaces, and a watch
 		src.Expire()
 		opened(t, src)
-		if failed.Load() == 0 {
-			t.Error("the group's ErrorHandler was not called")
-		}
+		equal(t, "the group's ErrorHandler was called", failed.Load() > 0, true)
 		first()
 		if h := group.Health(); len(h) != 1 || !healthOf(&group, "other").Synced {
 			t.Errorf("when one has stopped it shows %v", h)
@@ -109,8 +108,6 @@ func TestAGroupForgetsGuestsThatHaveStopped(t *testing.T) {
 		for range 100 {
 			runGuest(t, construct, informertest.NewSource(object("a", "1")))()
 		}
-		if n := informer.Guests(&group); n > 1 {
-			t.Errorf("it keeps %d of them", n)
-		}
+		testkit.AtMost(t, "guests that it keeps", informer.Guests(&group), 1)
 	})
 }

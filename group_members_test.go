@@ -12,6 +12,7 @@ import (
 
 	"github.com/customcacheinformer/informer"
 	"github.com/customcacheinformer/informer/informertest"
+	"github.com/customcacheinformer/informer/internal/channel"
 )
 
 func TestRunReturnsWhenEveryMemberHasAlsoThoseBeingRemoved(t *testing.T) {
@@ -46,9 +47,7 @@ func TestAMemberWhoseRunFailsStopsNoOtherAndIsReportedOnce(t *testing.T) {
 
 		begin := time.Now()
 		err := g.WaitForSync(t.Context())
-		if took := time.Since(begin); took > 0 {
-			t.Errorf("WaitForSync took %v to find out", took)
-		}
+		equal(t, "WaitForSync took", time.Since(begin), 0)
 		e := mustBeLate(t, err, "elsewhere", "Pod: the first list", "early")
 		if errors.Is(err, informer.ErrStopped) || errors.Is(err, context.Canceled) || !errors.Is(e.Reason, informer.ErrAlreadyRun) ||
 			!strings.Contains(err.Error(), "a member has failed while waiting for") || !strings.Contains(err.Error(), "Run of early: it returned before its ctx had ended") {
@@ -95,9 +94,7 @@ func TestTheFieldsOfAGroupMayBeSetUntilItHasItsFirstMember(t *testing.T) {
 		startGroup(t, &g)
 		waiting := askSync(t, &g)
 		construct := informer.ClientGo{Group: &g}.NewSharedIndexInformer
-		if err := g.Add(nil); err == nil {
-			t.Error("it has taken nil")
-		}
+		says(t, g.Add(nil), "the member is nil")
 		var applied, late atomic.Int64
 		counting := func(n *atomic.Int64) *informer.Observer {
 			return &informer.Observer{Apply: func(informer.ApplyInfo) { n.Add(1) }}
@@ -154,11 +151,7 @@ func TestMembersAreRemovedOneByOneWhileTheOthersGoOn(t *testing.T) {
 				members[gone+i].Expect(t, fmt.Sprint("added default/round", gone))
 			}
 			noError(t, g.Remove(members[gone].ci))
-			select {
-			case <-members[gone].reg.Stopped():
-			default:
-				t.Errorf("m%d has not stopped when Remove returns", gone)
-			}
+			equal(t, fmt.Sprintf("m%d has stopped when Remove returns", gone), channel.Closed(members[gone].reg.Stopped()), true)
 			if left := g.Health(); len(left) != len(members)-gone-1 || left[fmt.Sprint("m", gone)] != nil {
 				t.Errorf("members: %v", left)
 			}
@@ -188,13 +181,10 @@ func TestRemoveWaitsForTheMember(t *testing.T) {
 		first, second := asking(func() error { return g.Remove(m) }), asking(func() error { return g.Remove(m) })
 		pending(t, "Remove", first)
 		pending(t, "the second Remove", second)
-		if _, shown := g.Health()["m"]; shown {
-			t.Error("Health shows a member that is being removed")
-		}
-		mustSync(t, g) // WaitForSync does not wait for it
-		if err := g.Add(m); err == nil {
-			t.Error("it was added again before it had stopped")
-		}
+		_, shown := g.Health()["m"]
+		equal(t, "Health shows a member that is being removed", shown, false)
+		mustSync(t, g)                              // WaitForSync does not wait for it
+		says(t, g.Add(m), "informer: Group: Add: ") // it has not stopped yet
 		release()
 		noError(t, errors.Join(<-first, <-second))
 		equal(t, "calls of Removed", m.removed, 1)
@@ -239,16 +229,13 @@ func TestRemoveBeforeRunOrAfterTheStopOnlyTakesOut(t *testing.T) {
 		noError(t, g.Remove(inf))
 		stop := startGroup(t, g)
 		mustSync(t, g)
-		if got := src.Requests(); len(got) > 0 {
-			t.Errorf("it has been run: %v", got)
-		}
+		equal(t, "requests", len(src.Requests()), 0)
 		add(t, g, inf)
 		mustSync(t, inf)
 		noError(t, stop())
 		noError(t, g.Remove(inf))
-		if _, shown := g.Health()["ConfigMap"]; shown {
-			t.Error("it is still a member")
-		}
+		_, shown := g.Health()["ConfigMap"]
+		equal(t, "it is still a member", shown, false)
 		says(t, g.Remove(nil), "informer: Group: Remove: the member is nil")
 	})
 }
@@ -266,9 +253,7 @@ func TestAMemberStopsFirstIfItAsksForIt(t *testing.T) {
 		add(t, &g, &stub{name: "delivers", run: func(ctx context.Context) error { <-ctx.Done(); stopped = true; return nil }}, &first{stub{name: "works", run: run}})
 		done := asking(startGroup(t, &g))
 		pending(t, "Run", done)
-		if stopped {
-			t.Error("a member has stopped before the one that works with what it delivers")
-		}
+		equal(t, "stopped before the member that works with what it delivers", stopped, false)
 		release()
 		if err := <-done; err != nil || !stopped {
 			t.Errorf("Run returned %v, all have stopped: %v", err, stopped)

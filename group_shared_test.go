@@ -44,9 +44,7 @@ func TestSharedMakesOneInformerForATypeAndAScope(t *testing.T) {
 		}
 		mustSync(t, g)
 		noError(t, stop())
-		if shared("kube-system") != b {
-			t.Error("after the stop, what is shared cannot be had any more")
-		}
+		equal(t, "after the stop, it is still shared", shared("kube-system") == b, true)
 		if _, err := get("new"); !errors.Is(err, informer.ErrStopped) || !strings.HasPrefix(err.Error(), "informer: Group: GetOrAdd: ") {
 			t.Errorf("after the stop: %v", err)
 		}
@@ -65,9 +63,7 @@ func TestSharedWaitsForTheOneThatMakesAndForNoOther(t *testing.T) {
 		for range cap(results) {
 			go func() {
 				inf, err := informer.GetOrAdd(g, "slow", construct)
-				if err != nil {
-					t.Error(err)
-				}
+				noError(t, err)
 				results <- inf
 			}()
 		}
@@ -95,9 +91,7 @@ func TestSharedWaitsForTheOneThatMakesAndForNoOther(t *testing.T) {
 		close(release)
 		first := <-results
 		for range cap(results) - 1 {
-			if inf := <-results; inf != first {
-				t.Error("two informers for one scope")
-			}
+			equal(t, "one informer for one scope", <-results == first, true)
 		}
 	})
 }
@@ -124,11 +118,7 @@ func TestAnErrorOfSharedIsReturnedAndNotRemembered(t *testing.T) {
 		}
 		var waits <-chan error
 		func() {
-			defer func() {
-				if recover() == nil {
-					t.Error("the panic is lost")
-				}
-			}()
+			defer func() { equal(t, "the panic is lost", recover() == nil, false) }()
 			_ = get(g, "", func() (*ci, error) {
 				waits = asking(func() error { return get(g, "", breaks) })
 				pending(t, "GetOrAdd", waits)

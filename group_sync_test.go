@@ -282,59 +282,55 @@ func TestALongWaitForSyncLogsItsReasonsInOneLine(t *testing.T) {
 			return g, heal
 		}},
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				ctx, entries := logged(t.Context(), 0)
-				log := func() (lines []string) {
-					for _, line := range entries() {
-						text := line.Message
-						for _, v := range line.ParameterKVList {
-							text += fmt.Sprintf(" %v", v)
-						}
-						lines = append(lines, text)
+		inBubble(t, name, func(t *testing.T) {
+			ctx, entries := logged(t.Context(), 0)
+			log := func() (lines []string) {
+				for _, line := range entries() {
+					text := line.Message
+					for _, v := range line.ParameterKVList {
+						text += fmt.Sprintf(" %v", v)
 					}
-					return lines
+					lines = append(lines, text)
 				}
-				check := func(when string, want ...string) {
-					t.Helper()
-					synctest.Wait()
-					equal(t, "the log "+when, log(), want)
-				}
-				w, heal := test.begin(t)
-				wait := func(d time.Duration) <-chan error {
-					ctx, cancel := context.WithTimeout(ctx, d)
-					t.Cleanup(cancel)
-					return asking(func() error { return w.WaitForSync(ctx) })
-				}
-				if err := <-wait(29 * time.Second); err == nil {
-					t.Error("it has synced at once")
-				}
-				check("after a wait of 29 s")
+				return lines
+			}
+			check := func(when string, want ...string) {
+				t.Helper()
+				synctest.Wait()
+				equal(t, "the log "+when, log(), want)
+			}
+			w, heal := test.begin(t)
+			wait := func(d time.Duration) <-chan error {
+				ctx, cancel := context.WithTimeout(ctx, d)
+				t.Cleanup(cancel)
+				return asking(func() error { return w.WaitForSync(ctx) })
+			}
+			fails(t, <-wait(29*time.Second), context.DeadlineExceeded)
+			check("after a wait of 29 s")
 
-				failed := wait(time.Minute)
-				waiting := fmt.Sprintf("Still waiting %s late %v", test.who, test.late)
-				if test.reason != "" {
-					waiting += " reason " + test.reason
-				}
-				sleepBubble(31 * time.Second)
-				check("after 31 s", waiting)
-				err := <-failed
-				over := fmt.Sprintf("The wait is over %s waited 1m0s err %v", test.who, err)
-				check("when it was given up", waiting, over)
-				if late := (*informer.SyncError)(nil); !errors.As(err, &late) || !slices.Equal(late.Late, test.late) {
-					t.Errorf("the wait was given up with %v", err)
-				}
+			failed := wait(time.Minute)
+			waiting := fmt.Sprintf("Still waiting %s late %v", test.who, test.late)
+			if test.reason != "" {
+				waiting += " reason " + test.reason
+			}
+			sleepBubble(31 * time.Second)
+			check("after 31 s", waiting)
+			err := <-failed
+			over := fmt.Sprintf("The wait is over %s waited 1m0s err %v", test.who, err)
+			check("when it was given up", waiting, over)
+			if late := (*informer.SyncError)(nil); !errors.As(err, &late) || !slices.Equal(late.Late, test.late) {
+				t.Errorf("the wait was given up with %v", err)
+			}
 
-				synced := wait(hour)
-				sleepBubble(50 * time.Second)
-				heal()
-				noError(t, <-synced)
-				lines := log()
-				last := lines[len(lines)-1]
-				if len(lines) != 4 || lines[2] != waiting || !strings.HasPrefix(last, "The wait is over "+test.who+" waited ") || strings.Contains(last, " err ") {
-					t.Errorf("in the end the log is %q", lines)
-				}
-			})
+			synced := wait(hour)
+			sleepBubble(50 * time.Second)
+			heal()
+			noError(t, <-synced)
+			lines := log()
+			last := lines[len(lines)-1]
+			if len(lines) != 4 || lines[2] != waiting || !strings.HasPrefix(last, "The wait is over "+test.who+" waited ") || strings.Contains(last, " err ") {
+				t.Errorf("in the end the log is %q", lines)
+			}
 		})
 	}
 }

@@ -222,13 +222,9 @@ func TestAddRefusesInvalidMembers(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		done := asking(func() error { return g.Run(ctx) })
 		pending(t, "Run", done)
-		if err := g.Add(inf); err == nil {
-			t.Error("a member was added again while the group runs")
-		}
+		says(t, g.Add(inf), "already a member")
 		cancel()
-		if err := g.Add(&stub{}); !errors.Is(err, informer.ErrStopped) { // before Run notices
-			t.Errorf("Add to a group that has stopped: %v", err)
-		}
+		fails(t, g.Add(&stub{}), informer.ErrStopped) // before Run notices
 		noError(t, <-done)
 	})
 }
@@ -254,9 +250,7 @@ func TestRunOfAGroupWithAnEndedCtxStopsTheMembers(t *testing.T) {
 		add(t, g, inf)
 		noError(t, g.Run(within(t, 0)))
 		<-reg.Stopped()
-		if got := src.Requests(); len(got) > 0 {
-			t.Errorf("requests: %v", got)
-		}
+		equal(t, "requests", len(src.Requests()), 0)
 		fails(t, g.Add(&stub{}), informer.ErrStopped)
 		fails(t, g.WaitForSync(t.Context()), informer.ErrStopped)
 	})
@@ -270,8 +264,7 @@ func TestAnInformerThatHasBeenRunCannotBeAdded(t *testing.T) {
 		startGroup(t, g)
 		mustSync(t, g)
 		noError(t, g.Remove(inf))
-		elsewhere := newInformer(t, informertest.NewSource(object("a", "1")), options{})
-		informertest.Run(t, elsewhere)
+		elsewhere := running(t, informertest.NewSource(object("a", "1")), options{})
 		never, ended := newInformer(t, informertest.NewSource[configMap](), options{}), within(t, 0)
 		noError(t, never.Run(ended))
 		for what, m := range map[string]*ci{"removed": inf, "running elsewhere": elsewhere, "run with an ended ctx": never} {

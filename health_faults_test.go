@@ -3,7 +3,6 @@ package informer_test
 import (
 	"context"
 	"errors"
-	"fmt"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -35,11 +34,7 @@ func TestASourceThatAnswersAgainIsNotFailingEvenIfItIsQuiet(t *testing.T) {
 
 func TestASlowStoreIsNotTakenForOneThatHangs(t *testing.T) {
 	eachQueue(t, func(t *testing.T, queue informer.QueueKind) {
-		var objs []configMap
-		for n := range 256 {
-			objs = append(objs, object(fmt.Sprint("o", n), "1"))
-		}
-		src, store := informertest.NewSource(objs...), informertest.NewStore(nil)
+		src, store := informertest.NewSource(many(256)...), informertest.NewStore(nil)
 		store.Delay(time.Second)
 		inf := newInformer(t, src, options{Queue: queue, Store: store})
 		start(t, inf)

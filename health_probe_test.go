@@ -75,17 +75,15 @@ var states = map[string]state{
 
 func TestAnInformerIsReadyWhileItCanBeReliedOnAndLiveUnlessARestartHelps(t *testing.T) {
 	for name, state := range states {
-		t.Run(name, func(t *testing.T) {
-			eachQueue(t, func(t *testing.T, queue informer.QueueKind) {
-				s := &stateful{src: informertest.NewSource(object("a", "1")), store: informertest.NewStore(nil)}
-				s.ci = newInformer(t, s.src, options{Name: "ConfigMap", Queue: queue, Store: s.store, WatchList: informer.WatchListOff, ErrorHandler: quiet})
-				state.bring(s, t)
-				sleepBubble(state.after)
-				h := s.Health()
-				checkReason(t, "Ready", h.Ready(), state.ready)
-				checkReason(t, "Live", h.Live(), state.live)
-				s.store.Heal() // a call that hangs returns
-			})
+		eachQueueOf(t, name, func(t *testing.T, queue informer.QueueKind) {
+			s := &stateful{src: informertest.NewSource(object("a", "1")), store: informertest.NewStore(nil)}
+			s.ci = newInformer(t, s.src, options{Name: "ConfigMap", Queue: queue, Store: s.store, WatchList: informer.WatchListOff, ErrorHandler: quiet})
+			state.bring(s, t)
+			sleepBubble(state.after)
+			h := s.Health()
+			checkReason(t, "Ready", h.Ready(), state.ready)
+			checkReason(t, "Live", h.Live(), state.live)
+			s.store.Heal() // a call that hangs returns
 		})
 	}
 }
@@ -100,9 +98,7 @@ func checkReason(t *testing.T, what string, err error, want string) {
 	if want != "" {
 		want = "informer ConfigMap: " + want
 	}
-	if got != want {
-		t.Errorf("%s: %q, want %q", what, got, want)
-	}
+	equal(t, what, got, want)
 }
 
 func TestWhyAnInformerIsNotReadyCanBeAsked(t *testing.T) {
@@ -113,9 +109,7 @@ func TestWhyAnInformerIsNotReadyCanBeAsked(t *testing.T) {
 	} {
 		fails(t, h.Ready(), full)
 	}
-	if err := (informer.Health{Stopped: true}).Ready(); !errors.Is(err, informer.ErrStopped) {
-		t.Errorf("Ready: %v", err)
-	}
+	fails(t, informer.Health{Stopped: true}.Ready(), informer.ErrStopped)
 	checkReason(t, "Live without a StoreError", informer.Health{Name: "ConfigMap", StoreBusy: hour}.Live(), "the store has not answered for 1h0m0s")
 	checkReason(t, "the zero Health", informer.Health{Name: "ConfigMap"}.Ready(), "has not started")
 }

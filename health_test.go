@@ -183,12 +183,7 @@ func TestHealthShowsAStoreThatFailsUntilItWorks(t *testing.T) {
 		noError(t, inf.Health().StoreError)
 		full := errors.New("the disk is full")
 		for _, op := range []string{"get", "update"} {
-			store.Fail(func(asked, _ string) error {
-				if asked == op {
-					return full
-				}
-				return nil
-			})
+			store.Fail(failOn(op, full))
 			before := store.Calls("get")
 			src.Apply(object("a", op))
 			sleepBubble(hour)
@@ -297,9 +292,7 @@ func throughAHang(t *testing.T, queue informer.QueueKind, op string) {
 			t.Errorf("the informer has synced: %v, at version %q, the watcher: %+v", inf.HasSynced(), inf.ResourceVersion(), s)
 		}
 		addWatcher(t, inf, &recorder{}, informer.WatcherOptions{Name: "late"})
-		if took := time.Since(begun); took > 0 {
-			t.Errorf("the answers took %v", took)
-		}
+		equal(t, "the answers took", time.Since(begun), 0)
 	}
 	err := inf.WaitForSync(within(t, time.Second))
 	var late *informer.SyncError
@@ -347,9 +340,7 @@ func TestHealthShowsSinceWhenASourceFailsAndWhenItIsTriedAgain(t *testing.T) {
 // decoded returns the value of a JSON text, in which the order of names does not count.
 func decoded(t *testing.T, text string) (value any) {
 	t.Helper()
-	if err := json.Unmarshal([]byte(text), &value); err != nil {
-		t.Fatalf("%v: %s", err, text)
-	}
+	noError(t, json.Unmarshal([]byte(text), &value))
 	return value
 }
 

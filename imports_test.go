@@ -11,7 +11,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
+	"github.com/customcacheinformer/informer/internal/testkit"
 )
 
 const module = "github.com/customcacheinformer/informer"
@@ -46,9 +46,7 @@ func moduleFiles(t *testing.T) map[string][]string {
 		}
 		return nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	for _, dir := range []string{".", "debug", "enqueue", "internal/source"} {
 		if len(files[filepath.FromSlash(dir)]) == 0 {
 			t.Fatalf("found no files in %s", dir)
@@ -84,9 +82,7 @@ func TestTheRootModuleHasOnlyTheDocumentedRequirements(t *testing.T) {
 		"github.com/google/go-cmp", "go.uber.org/goleak",
 		"k8s.io/api", "k8s.io/apimachinery", "k8s.io/client-go", "k8s.io/klog/v2", "k8s.io/utils",
 	}
-	if slices.Sort(direct); !slices.Equal(direct, want) {
-		t.Errorf("go.mod requires %v, want %v", direct, want)
-	}
+	equal(t, "requirements of go.mod", sorted(direct), want)
 
 	library := regexp.MustCompile(`^(k8s\.io/(client-go|apimachinery|utils|klog/v2)|github\.com/customcacheinformer/informer)(/|$)`)
 	for _, pkg := range []string{".", "./debug", "./enqueue", "./indexes", "./informertest", "./kinds", "./store", "./store/storetest"} {
@@ -125,9 +121,7 @@ func TestImportsPointOneWay(t *testing.T) {
 			t.Errorf("%s imports the root package", path)
 		}
 	}
-	if seen < 3 {
-		t.Errorf("found %d packages under internal", seen)
-	}
+	testkit.AtLeast(t, "packages under internal", seen, 3)
 	for pkg, unwanted := range map[string]string{"./internal/eventlog": `^k8s\.io/`, ".": `^(k8s\.io/api/|testing$)`} {
 		for _, path := range importsOf(t, pkg) {
 			if regexp.MustCompile(unwanted).MatchString(path) {
@@ -147,10 +141,7 @@ func TestAKeyIsMadeInThreePlaces(t *testing.T) {
 	got := map[string]int{}
 	for _, files := range moduleFiles(t) {
 		for _, file := range files {
-			text, err := os.ReadFile(file)
-			if err != nil {
-				t.Fatal(err)
-			}
+			text := must(os.ReadFile(file))
 			for line := range strings.Lines(string(text)) {
 				code, _, _ := strings.Cut(line, "//")
 				if !strings.HasPrefix(code, "func Key(") && makes.MatchString(code) {
@@ -159,7 +150,5 @@ func TestAKeyIsMadeInThreePlaces(t *testing.T) {
 			}
 		}
 	}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("calls of object.Key and of client-go's key function (-want +got):\n%s", diff)
-	}
+	equal(t, "calls of object.Key and of client-go's key function", got, want)
 }

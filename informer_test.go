@@ -110,9 +110,7 @@ func TestAnEmptySourceSyncsAtOnce(t *testing.T) {
 	eachQueue(t, func(t *testing.T, queue informer.QueueKind) {
 		inf := newInformer(t, informertest.NewSource[configMap](), options{Queue: queue})
 		reg := addWatcher(t, inf, &recorder{}, informer.WatcherOptions{})
-		if inf.HasSynced() {
-			t.Error("synced before it ran")
-		}
+		equal(t, "synced before it ran", inf.HasSynced(), false)
 		begin := time.Now()
 		informertest.Run(t, inf)
 		<-reg.Synced()
@@ -139,15 +137,11 @@ func TestAWatcherIsSyncedAfterItsLastInitialCallAlsoIfThatFailed(t *testing.T) {
 		start(t, inf)
 		<-inf.Synced()
 		synctest.Wait()
-		if reg.Stats().Synced {
-			t.Fatal("synced while the second call is under way")
-		}
+		equal(t, "synced while the second call is under way", reg.Stats().Synced, false)
 		src.Apply(object("a", "2")) // delivered after OnSynced
 		close(release)
 		<-reg.Synced()
-		if syncedAfter != 2 {
-			t.Errorf("OnSynced was called after %d calls", syncedAfter)
-		}
+		equal(t, "calls before OnSynced", syncedAfter, 2)
 		synctest.Wait()
 		got := errs.Take()
 		if len(got) != 3 {
@@ -236,9 +230,7 @@ func TestAWatcherCannotWaitForItsOwnSyncDuringTheFirstList(t *testing.T) {
 		time.AfterFunc(time.Hour, func() { src.SetFaults(informertest.Faults{}) })
 		begun := time.Now()
 		says(t, <-refused, "in the callback of a watcher that it waits for")
-		if took := time.Since(begun); took > 0 {
-			t.Errorf("the wait returned after %v", took)
-		}
+		equal(t, "the wait took", time.Since(begun), 0)
 		sleepBubble(2 * time.Hour)
 	})
 }
@@ -250,9 +242,7 @@ func TestWaitForReturnsWhenTheConditionHasHeld(t *testing.T) {
 			return func(obj configMap, exists bool) bool { return exists && obj.Data["value"] == value }
 		}
 		absent := func(obj configMap, exists bool) bool { return !exists && obj == nil }
-		if err := inf.WaitFor(t.Context(), keyOf("a"), has("1")); err != nil {
-			t.Error(err)
-		}
+		noError(t, inf.WaitFor(t.Context(), keyOf("a"), has("1")))
 		done := make(chan error, 2)
 		go func() { done <- inf.WaitFor(t.Context(), keyOf("a"), has("3")) }()
 		go func() { done <- inf.WaitFor(t.Context(), keyOf("a"), absent) }()
@@ -264,55 +254,38 @@ func TestWaitForReturnsWhenTheConditionHasHeld(t *testing.T) {
 			t.Fatalf("returned too early: %v", <-done)
 		}
 		src.Apply(object("a", "3"))
-		if err := <-done; err != nil {
-			t.Error(err)
-		}
+		noError(t, <-done)
 		_, _ = src.Delete(keyOf("a"))
 		src.Apply(object("a", "4")) // the absence ends before anything can observe it
-		if err := <-done; err != nil {
-			t.Error(err)
-		}
+		noError(t, <-done)
 		err := inf.WaitFor(within(t, time.Second), keyOf("a"), has("never"))
-		if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "default/a") {
-			t.Error(err)
-		}
+		fails(t, err, context.DeadlineExceeded)
+		says(t, err, "default/a")
 	})
 }
 
 func TestWaitForVersionMeansThatTheStoreHasIt(t *testing.T) {
 	eachQueue(t, func(t *testing.T, queue informer.QueueKind) {
 		inf, src := startWith(t, queue, object("a", "1"))
-		if got, want := inf.ResourceVersion(), src.ResourceVersion(); got != want {
-			t.Errorf("after the first list ResourceVersion is %s, the source is at %s", got, want)
-		}
+		equal(t, "version after the first list", inf.ResourceVersion(), src.ResourceVersion())
 		for i := range 100 {
 			obj := src.Apply(object(fmt.Sprint("o", i%7), fmt.Sprint(i)))
-			if err := inf.WaitForVersion(t.Context(), "", obj.ResourceVersion); err != nil {
-				t.Fatal(err)
-			}
+			noError(t, inf.WaitForVersion(t.Context(), "", obj.ResourceVersion))
 			if got, _, _ := inf.Get(keyOf(obj.Name)); got == nil || got.ResourceVersion != obj.ResourceVersion {
 				t.Fatalf("waited for version %s and then read %v", obj.ResourceVersion, got)
 			}
 		}
 		gone, _ := src.Delete(keyOf("a"))
-		if err := inf.WaitForVersion(t.Context(), "", gone.ResourceVersion); err != nil {
-			t.Fatal(err)
-		}
-		if _, exists, _ := inf.Get(keyOf("a")); exists {
-			t.Error("waited for a delete and then read the object")
-		}
+		noError(t, inf.WaitForVersion(t.Context(), "", gone.ResourceVersion))
+		_, exists, _ := inf.Get(keyOf("a"))
+		equal(t, "the object exists after its delete", exists, false)
 		src.Compact() // raises the version, like a write that a selector hides
 		src.Bookmark()
-		if err := inf.WaitForVersion(t.Context(), "", src.ResourceVersion()); err != nil {
-			t.Error(err)
-		}
+		noError(t, inf.WaitForVersion(t.Context(), "", src.ResourceVersion()))
 		err := inf.WaitForVersion(within(t, time.Hour), "", "999999")
-		if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "999999") {
-			t.Error(err)
-		}
-		if err := inf.WaitForVersion(t.Context(), "", "x1"); err == nil {
-			t.Error("waiting for a version that is not a number did not fail")
-		}
+		fails(t, err, context.DeadlineExceeded)
+		says(t, err, "999999")
+		says(t, inf.WaitForVersion(t.Context(), "", "x1"), "x1")
 	})
 }
 
@@ -342,20 +315,14 @@ func TestErrorsOfTheSourceAreReportedOnceAndNamedWhileWaiting(t *testing.T) {
 		if !apierrors.IsForbidden(err) || !errors.As(err, &failed) || failed.Resource != "ConfigMap" {
 			t.Errorf("waiting ended with %v", err)
 		}
-		if got := errs.Take(); len(got) != 1 {
-			t.Errorf("in 10 minutes reported %v", got)
-		}
+		equal(t, "reports in 10 minutes", len(errs.Take()), 1)
 		src.Heal()
-		if err := inf.WaitForSync(within(t, time.Minute)); err != nil {
-			t.Error(err)
-		}
+		noError(t, inf.WaitForSync(within(t, time.Minute)))
 		time.Sleep(time.Minute) // another watch follows one that has lasted, and not a stream
 		src.Fail("watch", forbidden("configmaps"), 1)
 		src.Disconnect()
 		time.Sleep(time.Minute)
-		if got := errs.Take(); len(got) != 1 {
-			t.Errorf("after it had worked reported %v", got)
-		}
+		equal(t, "reports after it had worked", len(errs.Take()), 1)
 		stop()
 	})
 }
@@ -365,12 +332,9 @@ func TestAForbiddenWatchIsReportedOnceAlthoughListsWork(t *testing.T) {
 		src := informertest.NewSource(object("a", "1"))
 		src.Fail("watch", forbidden("configmaps"), -1)
 		var errs errorLog
-		inf := newInformer(t, src, options{Queue: queue, ErrorHandler: errs.Handle})
-		informertest.Run(t, inf)
+		running(t, src, options{Queue: queue, ErrorHandler: errs.Handle})
 		sleepBubble(hour)
-		if n := listsOf(src); n < 10 {
-			t.Fatalf("in an hour listed %d times", n)
-		}
+		testkit.AtLeast(t, "lists in an hour", listsOf(src), 10)
 		if got := errs.Take(); len(got) != 1 || !strings.Contains(got[0].Error(), "no such role") {
 			t.Errorf("in an hour reported %v", got)
 		}
@@ -388,60 +352,56 @@ func TestObjectsOfOneNameUnderTwoKeysLiveInOneInformer(t *testing.T) {
 	}
 	indexers := informer.Indexers[configMap]{"value": func(obj configMap) ([]string, error) { return []string{obj.Data["value"]}, nil }}
 	for kind, more := range map[string]informer.WatcherOptions{"plain": {MaxBacklog: -1}, "merging": {MaxBacklog: 1}, "workers": {Workers: 2}} {
-		t.Run(kind, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				run := func(store *informertest.Durable, w informer.WatcherFunc[configMap]) (inf *ci, stop func()) {
-					inf = newInformer(t, informertest.NewSource[configMap](), options{Durable: store, Indexers: indexers})
-					addWatcher(t, inf, w, more)
-					stop = start(t, inf)
-					synctest.Wait()
-					return inf, stop
-				}
-				var mu sync.Mutex // workers call at the same time
-				note := func(told *[]string) informer.WatcherFunc[configMap] {
-					return func(ctx context.Context, e event) error {
-						mu.Lock()
-						defer mu.Unlock()
-						*told = append(*told, fmt.Sprint(e.Type, " ", cmp.Or(e.New, e.Old).ResourceVersion))
-						return nil
-					}
-				}
-				var early, late, next []string
-				store := informertest.NewDurable()
-				inf, stop := run(store, func(ctx context.Context, e event) error {
-					_ = note(&early)(ctx, e)
-					if e.Type == informer.EventDeleted {
-						<-ctx.Done() // so that the tombstone stays
-					}
-					return ctx.Err()
-				})
-				for n, key := range []string{east, west, west, east} {
-					informer.Enter(inf, key, twin(fmt.Sprint(11+n)), n == 3)
-					synctest.Wait()
-				}
-				addWatcher(t, inf, note(&late), more)
-				if found, err := inf.ByIndex("value", "13"); err != nil || len(found) != 1 || inf.Health().Objects != 1 {
-					t.Errorf("by index: %v, %v; Health counts %d objects", found, err, inf.Health().Objects)
-				}
+		inBubble(t, kind, func(t *testing.T) {
+			run := func(store *informertest.Durable, w informer.WatcherFunc[configMap]) (inf *ci, stop func()) {
+				inf = newInformer(t, informertest.NewSource[configMap](), options{Durable: store, Indexers: indexers})
+				addWatcher(t, inf, w, more)
+				stop = start(t, inf)
 				synctest.Wait()
-				stop()
-				store = store.Reopen()
-				objs, err := store.Scan(t.Context(), "", 9)
-				tombs, wrong := store.Tombstones(t.Context())
-				if len(objs) != 1 || len(tombs) != 1 || objs[0].Key != west || tombs[0].Key != east || err != nil || wrong != nil {
-					t.Fatalf("the store has %v (%v) and the tombstones %v (%v)", objs, err, tombs, wrong)
+				return inf, stop
+			}
+			var mu sync.Mutex // workers call at the same time
+			note := func(told *[]string) informer.WatcherFunc[configMap] {
+				return func(ctx context.Context, e event) error {
+					mu.Lock()
+					defer mu.Unlock()
+					*told = append(*told, fmt.Sprint(e.Type, " ", cmp.Or(e.New, e.Old).ResourceVersion))
+					return nil
 				}
-				inf, _ = run(store, note(&next)) // its source has no objects
-				sleepBubble(time.Minute)
-				testkit.CheckKept(t, store, inf.ResourceVersion())
-				if n := slices.Index(next, "deleted 11"); n > 0 && more.Workers > 1 { // has another key than the others
-					next = slices.Insert(slices.Delete(next, n, n+1), 0, "deleted 11")
+			}
+			var early, late, next []string
+			store := informertest.NewDurable()
+			inf, stop := run(store, func(ctx context.Context, e event) error {
+				_ = note(&early)(ctx, e)
+				if e.Type == informer.EventDeleted {
+					<-ctx.Done() // so that the tombstone stays
 				}
-				want := "[added 11 added 12 updated 13 deleted 11] [added 13] [deleted 11 added 13 deleted 13]"
-				if got := fmt.Sprint(early, late, next); got != want {
-					t.Errorf("got: %s\nwant: %s", got, want)
-				}
+				return ctx.Err()
 			})
+			for n, key := range []string{east, west, west, east} {
+				informer.Enter(inf, key, twin(fmt.Sprint(11+n)), n == 3)
+				synctest.Wait()
+			}
+			addWatcher(t, inf, note(&late), more)
+			if found, err := inf.ByIndex("value", "13"); err != nil || len(found) != 1 || inf.Health().Objects != 1 {
+				t.Errorf("by index: %v, %v; Health counts %d objects", found, err, inf.Health().Objects)
+			}
+			synctest.Wait()
+			stop()
+			store = store.Reopen()
+			objs, err := store.Scan(t.Context(), "", 9)
+			tombs, wrong := store.Tombstones(t.Context())
+			if len(objs) != 1 || len(tombs) != 1 || objs[0].Key != west || tombs[0].Key != east || err != nil || wrong != nil {
+				t.Fatalf("the store has %v (%v) and the tombstones %v (%v)", objs, err, tombs, wrong)
+			}
+			inf, _ = run(store, note(&next)) // its source has no objects
+			sleepBubble(time.Minute)
+			testkit.CheckKept(t, store, inf.ResourceVersion())
+			if n := slices.Index(next, "deleted 11"); n > 0 && more.Workers > 1 { // has another key than the others
+				next = slices.Insert(slices.Delete(next, n, n+1), 0, "deleted 11")
+			}
+			equal(t, "events", fmt.Sprint(early, late, next),
+				"[added 11 added 12 updated 13 deleted 11] [added 13] [deleted 11 added 13 deleted 13]")
 		})
 	}
 }

@@ -36,10 +36,7 @@ func (s *gatedStore) List() []any {
 // the event before it, and the first event must be the state at the call of AddWatcher.
 func TestJoiningUnderLoadMissesAndRepeatsNothing(t *testing.T) {
 	const objects, joins = 20, 60
-	writes := 5000
-	if testing.Short() {
-		writes = 1000
-	}
+	writes := longOrShort(5000, 1000)
 	for name, queue := range queues {
 		t.Run(name, func(t *testing.T) {
 			src := informertest.NewSource(letters("xyz")...)
@@ -207,10 +204,7 @@ func TestBetweenTheStoreAndTheLogNothingIsMissedOrRepeated(t *testing.T) {
 		if queue == informer.QueueRealFIFO {
 			want = b.ResourceVersion
 		}
-		v, err := inf.Snapshot()
-		if err != nil {
-			t.Fatal(err)
-		}
+		v := must(inf.Snapshot())
 		if _, exists, err := v.Get(keyOf("b")); !exists || err != nil || v.Version() != want {
 			t.Errorf("a snapshot at version %q, want %q, with the new object: %t, %v", v.Version(), want, exists, err)
 		}
@@ -244,7 +238,7 @@ func TestAResyncRepeatsTheStoreForTheOneThatAsked(t *testing.T) {
 		asked.Expect(t, "added default/a", "added default/b")
 		src.Apply(object("a", "2"))
 		asked.Expect(t, "updated default/a")
-		requests := len(src.Requests())
+		lists := listsOf(src)
 		sleepBubble(hour - 1)
 		asked.Expect(t)
 		sleepBubble(2)
@@ -259,11 +253,7 @@ func TestAResyncRepeatsTheStoreForTheOneThatAsked(t *testing.T) {
 		asked.Expect(t, "updated default/a", "updated default/b", "updated default/a", "updated default/b")
 		other.Expect(t, "added default/a", "added default/b", "updated default/a")
 		other.Expect(t)
-		for _, r := range src.Requests()[requests:] {
-			if r.Verb == "list" {
-				t.Error("a resync led to a LIST")
-			}
-		}
+		equal(t, "lists for resyncs", listsOf(src), lists)
 	})
 }
 
@@ -300,8 +290,7 @@ func TestWatchersThatJoinTogetherShareAListingOfTheStore(t *testing.T) {
 	eachQueue(t, func(t *testing.T, queue informer.QueueKind) {
 		store := informertest.NewStore(nil)
 		src := informertest.NewSource(object("a", ""), object("b", ""))
-		inf := newInformer(t, src, options{Queue: queue, Store: store})
-		informertest.Run(t, inf)
+		inf := running(t, src, options{Queue: queue, Store: store})
 		store.Delay(10 * time.Millisecond)
 		before := store.Calls("list")
 		recorders := make([]recorder, 100)
@@ -324,8 +313,7 @@ func TestAListingThatHangsHoldsUpOtherJoinsForSecondsAtMost(t *testing.T) {
 	eachQueue(t, func(t *testing.T, queue informer.QueueKind) {
 		store, hang := &gatedStore{Store: newPlainStore()}, make(chan struct{})
 		defer close(hang)
-		inf := newInformer(t, informertest.NewSource(object("a", "")), options{Queue: queue, Store: store})
-		informertest.Run(t, inf)
+		inf := running(t, informertest.NewSource(object("a", "")), options{Queue: queue, Store: store})
 		store.gate = hang
 		stuck := addWatcher(t, inf, &recorder{}, informer.WatcherOptions{})
 		synctest.Wait()
@@ -336,12 +324,8 @@ func TestAListingThatHangsHoldsUpOtherJoinsForSecondsAtMost(t *testing.T) {
 		}
 		sleepBubble(3 * time.Second)
 		for _, reg := range regs {
-			if !reg.Stats().Synced {
-				t.Errorf("not synced: %+v", reg.Stats())
-			}
+			equal(t, "synced", reg.Stats().Synced, true)
 		}
-		if stuck.Stats().Synced {
-			t.Error("the watcher whose listing hangs is synced")
-		}
+		equal(t, "the watcher whose listing hangs is synced", stuck.Stats().Synced, false)
 	})
 }

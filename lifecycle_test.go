@@ -18,13 +18,9 @@ func TestRunTwiceIsAnErrorAtOnce(t *testing.T) {
 		inf := newInformer(t, informertest.NewSource[configMap](), options{Queue: queue})
 		stop := start(t, inf)
 		synctest.Wait()
-		if err := inf.Run(t.Context()); !errors.Is(err, informer.ErrAlreadyRun) {
-			t.Errorf("while running: %v", err)
-		}
+		fails(t, inf.Run(t.Context()), informer.ErrAlreadyRun)
 		stop()
-		if err := inf.Run(t.Context()); !errors.Is(err, informer.ErrAlreadyRun) {
-			t.Errorf("after it had stopped: %v", err)
-		}
+		fails(t, inf.Run(t.Context()), informer.ErrAlreadyRun)
 	})
 }
 
@@ -37,20 +33,12 @@ func TestRunWithAnEndedCtxDoesNothing(t *testing.T) {
 		inf := newInformer(t, src, opts)
 		var r recorder
 		reg := addWatcher(t, inf, &r, informer.WatcherOptions{})
-		ctx, cancel := context.WithCancel(t.Context())
-		cancel()
-		if err := inf.Run(ctx); err != nil {
-			t.Error(err)
-		}
+		noError(t, inf.Run(within(t, 0)))
 		<-reg.Stopped()
 		synctest.Wait()
 		r.Expect(t)
-		if got := src.Requests(); len(got) > 0 {
-			t.Errorf("requests: %v", got)
-		}
-		if err := inf.WaitForSync(t.Context()); !errors.Is(err, informer.ErrStopped) {
-			t.Errorf("WaitForSync: %v", err)
-		}
+		equal(t, "requests", len(src.Requests()), 0)
+		fails(t, inf.WaitForSync(t.Context()), informer.ErrStopped)
 		informertest.Run(t, newInformer(t, src, opts)) // the Durable is free
 	})
 }
@@ -69,66 +57,50 @@ func TestAfterTheStopEverythingReportsIt(t *testing.T) {
 		r.Expect(t, "added default/a")
 		r.Expect(t)
 		_, add := inf.AddWatcher(&r, informer.WatcherOptions{})
-		for what, err := range map[string]error{
-			"AddWatcher":     add,
-			"WaitForVersion": inf.WaitForVersion(t.Context(), "", "999999"),
-			"WaitFor":        inf.WaitFor(t.Context(), keyOf("a"), func(configMap, bool) bool { return false }),
-		} {
-			if !errors.Is(err, informer.ErrStopped) {
-				t.Errorf("%s: %v", what, err)
-			}
-		}
-		if err := inf.WaitForSync(t.Context()); err != nil {
-			t.Errorf("it had synced, and WaitForSync returned %v", err)
-		}
-		if obj, exists, err := inf.Get(keyOf("a")); err != nil || !exists || obj.Data["value"] != "1" {
-			t.Errorf("reading what was there last gives %v, %v, %v", obj, exists, err)
-		}
+		fails(t, add, informer.ErrStopped)
+		fails(t, inf.WaitForVersion(t.Context(), "", "999999"), informer.ErrStopped)
+		fails(t, inf.WaitFor(t.Context(), keyOf("a"), func(configMap, bool) bool { return false }), informer.ErrStopped)
+		noError(t, inf.WaitForSync(t.Context())) // it had synced
+		equal(t, "what was there last", valueOf(inf.Get(keyOf("a"))), "1")
 		reg.Remove() // has no effect
-		if n := src.Watches(); n > 0 {
-			t.Errorf("%d watches are still open", n)
-		}
+		equal(t, "open watches", src.Watches(), 0)
 	})
 }
 
 func TestRemoveEndsTheCallsAndTheirCtx(t *testing.T) {
 	for name, opts := range map[string]informer.WatcherOptions{"plain": {}, "retry": {Retry: always}} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				src := informertest.NewSource(object("a", "1"))
-				inf := newInformer(t, src, options{}) // a report would fail the test
-				called, cancelled, release := make(chan struct{}, 1), false, make(chan struct{})
-				r := recorder{Hook: func(ctx context.Context, _ event) error {
-					called <- struct{}{}
-					<-ctx.Done() // ends although the informer keeps running
-					cancelled = true
-					<-release
-					return ctx.Err()
-				}}
-				opts.OnSynced = func(context.Context) { t.Error("OnSynced is called after Remove") }
-				reg := addWatcher(t, inf, &r, opts)
-				start(t, inf)
-				<-called
-				src.Apply(object("b", "1")) // this event waits, and is dropped
-				synced := make(chan error, 1)
-				go func() { synced <- inf.WaitForSync(t.Context()) }()
-				synctest.Wait()
-				reg.Remove()
-				reg.Remove()
-				if err := <-synced; err != nil {
-					t.Errorf("WaitForSync, which waited for the watcher: %v", err)
-				}
-				synctest.Wait()
-				if !cancelled || channel.Closed(reg.Stopped()) {
-					t.Errorf("during the call: its ctx is done: %v, Stopped: %v", cancelled, channel.Closed(reg.Stopped()))
-				}
-				close(release)
-				<-reg.Stopped()
-				synctest.Wait()
-				if got := len(r.Events()); got != 1 || channel.Closed(reg.Synced()) || reg.Stats().Synced {
-					t.Errorf("%d calls, the second after Remove; stats: %+v", got, reg.Stats())
-				}
-			})
+		inBubble(t, name, func(t *testing.T) {
+			src := informertest.NewSource(object("a", "1"))
+			inf := newInformer(t, src, options{}) // a report would fail the test
+			called, cancelled, release := make(chan struct{}, 1), false, make(chan struct{})
+			r := recorder{Hook: func(ctx context.Context, _ event) error {
+				called <- struct{}{}
+				<-ctx.Done() // ends although the informer keeps running
+				cancelled = true
+				<-release
+				return ctx.Err()
+			}}
+			opts.OnSynced = func(context.Context) { t.Error("OnSynced is called after Remove") }
+			reg := addWatcher(t, inf, &r, opts)
+			start(t, inf)
+			<-called
+			src.Apply(object("b", "1")) // this event waits, and is dropped
+			synced := make(chan error, 1)
+			go func() { synced <- inf.WaitForSync(t.Context()) }()
+			synctest.Wait()
+			reg.Remove()
+			reg.Remove()
+			noError(t, <-synced)
+			synctest.Wait()
+			if !cancelled || channel.Closed(reg.Stopped()) {
+				t.Errorf("during the call: its ctx is done: %v, Stopped: %v", cancelled, channel.Closed(reg.Stopped()))
+			}
+			close(release)
+			<-reg.Stopped()
+			synctest.Wait()
+			if got := len(r.Events()); got != 1 || channel.Closed(reg.Synced()) || reg.Stats().Synced {
+				t.Errorf("%d calls, the second after Remove; stats: %+v", got, reg.Stats())
+			}
 		})
 	}
 }
@@ -153,9 +125,7 @@ func TestAWatcherRemovedInOnSyncedIsNeverSynced(t *testing.T) {
 		reg = addWatcher(t, inf, &recorder{}, informer.WatcherOptions{OnSynced: func(context.Context) { reg.Remove() }})
 		informertest.Run(t, inf)
 		<-reg.Stopped()
-		if channel.Closed(reg.Synced()) {
-			t.Error("Synced is closed")
-		}
+		equal(t, "Synced is closed", channel.Closed(reg.Synced()), false)
 	})
 }
 
@@ -177,15 +147,12 @@ func TestACallbackMayAddRemoveAndStop(t *testing.T) {
 		addWatcher(t, inf, informer.WatcherFuncs[configMap]{
 			DeleteFunc: func(context.Context, event) error { stop(); return nil },
 		}, informer.WatcherOptions{})
-		done := make(chan error)
-		go func() { done <- inf.Run(ctx) }()
+		done := asking(func() error { return inf.Run(ctx) })
 		inner.Expect(t, "added default/a")
 		src.Apply(object("a", "2"))
 		<-reg.Stopped()
 		_, _ = src.Delete(keyOf("a"))
-		if err := <-done; err != nil {
-			t.Error(err)
-		}
+		noError(t, <-done)
 	})
 }
 
@@ -199,14 +166,10 @@ func TestRunWaitsForACallUnderWay(t *testing.T) {
 		<-called
 		go func() { stop(); close(stopped) }()
 		synctest.Wait()
-		if channel.Closed(stopped) {
-			t.Error("Run has returned while a watcher is being called")
-		}
+		equal(t, "Run has returned while a watcher is being called", channel.Closed(stopped), false)
 		close(release)
 		<-stopped
-		if got := len(r.Events()); got != 1 {
-			t.Errorf("%d calls, of which the informer should have dropped the second", got)
-		}
+		equal(t, "calls, of which the second should have been dropped", len(r.Events()), 1)
 	})
 }
 
@@ -280,8 +243,7 @@ func TestWaitForLooksAtNothingMoreOnceTheInformerHasStopped(t *testing.T) {
 			}
 			return false
 		})
-		if got := strings.Join(seen, " "); !errors.Is(err, informer.ErrStopped) || got != "1 2" {
-			t.Errorf("WaitFor has looked at %s: %v", got, err)
-		}
+		fails(t, err, informer.ErrStopped)
+		equal(t, "WaitFor has looked at", strings.Join(seen, " "), "1 2")
 	})
 }

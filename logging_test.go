@@ -235,10 +235,7 @@ func troubledLife(t *testing.T, queue informer.QueueKind) ktesting.Log {
 	slow := func(context.Context, event) error { time.Sleep(pause); return nil }
 	addWatcher(t, inf, informer.WatcherFunc[configMap](slow), informer.WatcherOptions{Name: "slow", MaxBacklog: 3})
 	picky := func(_ context.Context, e event) error {
-		if e.Object().Data["value"] == "bad" {
-			return errors.New("cannot be handled")
-		}
-		return nil
+		return errorIf(e.Object().Data["value"] == "bad", errors.New("cannot be handled"))
 	}
 	addWatcher(t, inf, informer.WatcherFunc[configMap](picky), informer.WatcherOptions{Retry: informer.Backoff(time.Second, time.Minute, 20)})
 	stop, lines := startLogged(t, inf)

@@ -148,10 +148,8 @@ func TestAnObserverSeesEachAttemptOnTheStore(t *testing.T) {
 		store.Delay(time.Second)
 		failures := 0
 		store.Fail(func(op, _ string) error {
-			if failures++; failures == 1 || op == "update" && failures < 6 {
-				return syscall.ENOSPC
-			}
-			return nil
+			failures++
+			return errorIf(failures == 1 || op == "update" && failures < 6, syscall.ENOSPC)
 		})
 		src.Apply(object("a", "2"))
 		sleepBubble(time.Minute)
@@ -176,10 +174,7 @@ func TestTheDelayOfAnEventIncludesThatOfTheBatch(t *testing.T) {
 		observed(t, &j, src, options{Durable: store})
 		start := time.Now()
 		store.Fail(func(op, _ string) error {
-			if op == "apply" && time.Since(start) < time.Minute {
-				return syscall.ENOSPC
-			}
-			return nil
+			return errorIf(op == "apply" && time.Since(start) < time.Minute, syscall.ENOSPC)
 		})
 		src.Apply(object("a", "1"))
 		sleepBubble(time.Hour)
@@ -244,10 +239,8 @@ func TestAnObserverSeesEachCallOfAWatcher(t *testing.T) {
 		left := 2 // number of failures left
 		watcher := &recorder{Hook: func(context.Context, event) error {
 			time.Sleep(time.Second)
-			if left--; left >= 0 {
-				return failing
-			}
-			return nil
+			left--
+			return errorIf(left >= 0, failing)
 		}}
 		again := func(failures int, _ error) (time.Duration, bool) { return time.Minute, failures < 3 }
 		reg := addWatcher(t, inf, watcher, informer.WatcherOptions{Name: "w", Retry: again})
@@ -455,14 +448,8 @@ func TestLaggingIsNotCalledWithWorkers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		src := informertest.NewSource(letters("a")...)
 		var lagging atomic.Int32
-		inf, err := informer.NewFrom(src, options{Queue: informer.QueueRealFIFO, Observer: &informer.Observer{Lagging: func(informer.BacklogInfo) { lagging.Add(1) }}})
-		if err != nil {
-			t.Fatal(err)
-		}
-		_, err = inf.AddWatcher(informer.WatcherFunc[configMap](func(context.Context, informer.Event[configMap]) error { return nil }), informer.WatcherOptions{Workers: 2, MaxBacklog: 1})
-		if err != nil {
-			t.Fatal(err)
-		}
+		inf := must(informer.NewFrom(src, options{Queue: informer.QueueRealFIFO, Observer: &informer.Observer{Lagging: func(informer.BacklogInfo) { lagging.Add(1) }}}))
+		addWatcher(t, inf, &recorder{}, informer.WatcherOptions{Workers: 2, MaxBacklog: 1})
 		informertest.Run(t, inf)
 		synctest.Wait()
 		for n := range 3000 {

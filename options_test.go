@@ -65,12 +65,9 @@ func TestNewNamesInvalidOptions(t *testing.T) {
 			t.Errorf("got %v, want it to contain %q", err, says)
 		}
 	}
-	if _, err := informer.NewFrom(src, informer.Options[strange]{}); err == nil || !strings.Contains(err.Error(), "(T)") {
-		t.Errorf("for a T that is not a pointer: %v", err)
-	}
-	if _, err := informer.NewFrom(src, informer.Options[informer.AnyObject]{Durable: typedStore{informertest.NewDurable()}}); err != nil {
-		t.Errorf("for AnyObject: %v", err)
-	}
+	_, err := informer.NewFrom(src, informer.Options[strange]{})
+	says(t, err, "(T)")
+	must(informer.NewFrom(src, informer.Options[informer.AnyObject]{Durable: typedStore{informertest.NewDurable()}}))
 }
 
 type typedStore struct{ *informertest.Durable }
@@ -172,12 +169,8 @@ func TestTransformIsAppliedOnceBeforeTheStore(t *testing.T) {
 		src.Apply(object("a", "2"))
 		r.Expect(t, "added default/a", "updated default/a")
 		e := r.Events()[1]
-		if got := e.Old.Data["value"] + " " + e.New.Data["value"]; got != "1! 2!" {
-			t.Errorf("got %s", got)
-		}
-		if obj, _, _ := inf.Get(keyOf("a")); obj.Data["value"] != "2!" {
-			t.Errorf("stored %s", obj.Data["value"])
-		}
+		equal(t, "values of the update", e.Old.Data["value"]+" "+e.New.Data["value"], "1! 2!")
+		equal(t, "stored", valueOf(inf.Get(keyOf("a"))), "2!")
 	})
 }
 
@@ -187,39 +180,33 @@ func TestAFailingTransformLosesNoObject(t *testing.T) {
 		"nil":      func(configMap) (configMap, error) { return nil, nil },
 		"a key":    func(obj configMap) (configMap, error) { obj.Name += "x"; return obj, nil },
 	} {
-		t.Run(name, func(t *testing.T) {
-			eachQueue(t, func(t *testing.T, queue informer.QueueKind) {
-				src := informertest.NewSource(object("good", "1"), object("new", "bad"), object("turns", "1"))
-				var errs errorLog
-				inf, r := watched(t, src, options{Queue: queue, ErrorHandler: errs.Handle, Transform: func(obj configMap) (configMap, error) {
-					if obj.Data["value"] == "bad" {
-						return fail(obj)
-					}
-					return obj, nil
-				}})
-				r.Expect(t, "added default/good", "added default/turns")
-				src.Apply(object("turns", "bad")) // the store keeps the previous state
-				synctest.Wait()
-				src.Expire() // it also keeps it over a relist
-				sleepBubble(time.Minute)
-				r.Expect(t)
-				if obj, exists, _ := inf.Get(keyOf("turns")); !exists || obj.Data["value"] != "1" {
-					t.Errorf("the previous state is %v, %v", obj, exists)
+		eachQueueOf(t, name, func(t *testing.T, queue informer.QueueKind) {
+			src := informertest.NewSource(object("good", "1"), object("new", "bad"), object("turns", "1"))
+			var errs errorLog
+			inf, r := watched(t, src, options{Queue: queue, ErrorHandler: errs.Handle, Transform: func(obj configMap) (configMap, error) {
+				if obj.Data["value"] == "bad" {
+					return fail(obj)
 				}
-				got := errs.Take()
-				var failed *informer.ObjectError
-				if len(got) != 2 || !errors.As(got[1], &failed) || failed.Op != "transform" || failed.Key != "default/turns" || failed.Failing != 2 {
-					t.Errorf("reported %v", got)
-				}
-				src.Apply(object("new", "2")) // the next event tries again
-				r.Expect(t, "added default/new")
-				_, _ = src.Delete(keyOf("turns")) // still bad, but deleted
-				r.Expect(t, "deleted default/turns")
-				if got := errs.Take(); len(got) > 0 {
-					t.Errorf("a delete reported %v", got)
-				}
-				checkView(t, r, src)
-			})
+				return obj, nil
+			}})
+			r.Expect(t, "added default/good", "added default/turns")
+			src.Apply(object("turns", "bad")) // the store keeps the previous state
+			synctest.Wait()
+			src.Expire() // it also keeps it over a relist
+			sleepBubble(time.Minute)
+			r.Expect(t)
+			equal(t, "the previous state", valueOf(inf.Get(keyOf("turns"))), "1")
+			got := errs.Take()
+			var failed *informer.ObjectError
+			if len(got) != 2 || !errors.As(got[1], &failed) || failed.Op != "transform" || failed.Key != "default/turns" || failed.Failing != 2 {
+				t.Errorf("reported %v", got)
+			}
+			src.Apply(object("new", "2")) // the next event tries again
+			r.Expect(t, "added default/new")
+			_, _ = src.Delete(keyOf("turns")) // still bad, but deleted
+			r.Expect(t, "deleted default/turns")
+			equal(t, "reports of a delete", len(errs.Take()), 0)
+			checkView(t, r, src)
 		})
 	}
 }
@@ -236,9 +223,7 @@ func TestShareMakesEqualPartsOneMemory(t *testing.T) {
 			obj, _, _ := inf.Get(keyOf(name))
 			return reflect.ValueOf(obj.Labels).Pointer()
 		}
-		if labels("a") != labels("b") {
-			t.Error("the labels of two objects are two maps")
-		}
+		equal(t, "the labels of two objects are one map", labels("a") == labels("b"), true)
 		hits := table.Stats().Hits
 		src.Apply(object("a", "2"))
 		src.Apply(object("c", "2"))
@@ -246,12 +231,8 @@ func TestShareMakesEqualPartsOneMemory(t *testing.T) {
 		if labels("a") != labels("b") || labels("c") != labels("b") {
 			t.Error("the labels of an object that has changed, or that is new, are another map")
 		}
-		if table.Stats().Hits == hits {
-			t.Error("the new object took nothing from the table")
-		}
-		if obj, _, _ := inf.Get(keyOf("a")); obj.Data["value"] != "2" {
-			t.Errorf("the value is %s", obj.Data["value"])
-		}
+		equal(t, "the new object took something from the table", table.Stats().Hits > hits, true)
+		equal(t, "value", valueOf(inf.Get(keyOf("a"))), "2")
 	})
 }
 
@@ -267,11 +248,8 @@ func TestWatchListIsUsedUnlessTurnedOff(t *testing.T) {
 	eachQueue(t, func(t *testing.T, queue informer.QueueKind) {
 		for mode, lists := range map[informer.WatchListMode]int{informer.WatchListOn: 0, informer.WatchListOff: 1} {
 			src := informertest.NewSource(object("a", "1"))
-			inf := newInformer(t, src, options{Queue: queue, WatchList: mode})
-			informertest.Run(t, inf)
-			if got := listsOf(src); got != lists {
-				t.Errorf("mode %v: %d LIST requests", mode, got)
-			}
+			informertest.Run(t, newInformer(t, src, options{Queue: queue, WatchList: mode}))
+			equal(t, fmt.Sprintf("LIST requests in mode %v", mode), listsOf(src), lists)
 		}
 	})
 }
@@ -285,33 +263,20 @@ func TestAServerThatRejectsWatchListIsListed(t *testing.T) {
 		begin := time.Now()
 		informertest.Run(t, inf)
 		checkStore(t, inf, src)
-		if got := errs.Take(); len(got) > 0 {
-			t.Errorf("that a server cannot stream is reported as %v", got)
-		}
-		if took := time.Since(begin); took > 0 {
-			t.Errorf("syncing took %v", took)
-		}
+		equal(t, "reports", len(errs.Take()), 0)
+		equal(t, "syncing took", time.Since(begin), 0)
 	})
 }
 
 func TestPageSizeListsInPages(t *testing.T) {
 	eachQueue(t, func(t *testing.T, queue informer.QueueKind) {
-		var objs []configMap
-		for n := range 25 {
-			objs = append(objs, object(fmt.Sprint("o", n), "1"))
-		}
-		src := informertest.NewSource(objs...)
-		inf := newInformer(t, src, options{Queue: queue, PageSize: 10, WatchList: informer.WatchListOff})
-		informertest.Run(t, inf)
+		src := informertest.NewSource(many(25)...)
+		inf := running(t, src, options{Queue: queue, PageSize: 10, WatchList: informer.WatchListOff})
 		checkStore(t, inf, src)
-		if got := listsOf(src); got != 3 {
-			t.Errorf("25 objects in pages of 10 took %d LIST requests", got)
-		}
+		equal(t, "LIST requests for 25 objects in pages of 10", listsOf(src), 3)
 		src.Expire()
 		opened(t, src)
-		if got := listsOf(src); got != 6 {
-			t.Errorf("listed twice, there are %d pages", got)
-		}
+		equal(t, "LIST requests for two lists", listsOf(src), 6)
 		for _, r := range src.Requests() {
 			// If a list accepts an old state, the API server returns it without pages. After a
 			// restart of the server, there may be no watch from that state.
@@ -332,9 +297,7 @@ func TestAnEarlyListComesInPagesUnlessTurnedOff(t *testing.T) {
 		return func(lw cache.ListerWatcher, example runtime.Object, resync time.Duration, indexers cache.Indexers) cache.SharedIndexInformer {
 			inf := construct(lw, example, resync, indexers)
 			for _, f := range transforms {
-				if err := inf.SetTransform(f); err != nil {
-					t.Error(err)
-				}
+				noError(t, inf.SetTransform(f))
 			}
 			return inf
 		}
@@ -370,9 +333,7 @@ func TestAnEarlyListComesInPagesUnlessTurnedOff(t *testing.T) {
 			src := informertest.NewSource(object("a", "1"))
 			src.SetFaults(informertest.Faults{RejectWatchList: true})
 			runGuest(t, tc.construct, src)
-			if n := listsOf(src); n != 1 {
-				t.Errorf("%s: %d lists", name, n)
-			}
+			equal(t, name+": lists", listsOf(src), 1)
 			for _, r := range src.Requests() {
 				if r.Verb == "list" && (r.Options.Limit != tc.limit || r.Options.ResourceVersion != tc.version) {
 					t.Errorf("%s: it lists with %+v", name, r.Options)
@@ -395,9 +356,7 @@ func TestTheQueueDecidesInWhichOrderChangesReachTheStore(t *testing.T) {
 			}) {
 				told = append(told, e.New.Name+e.New.Data["value"])
 			}
-			if got := strings.Join(told, " "); got != want {
-				t.Errorf("queue %v: got %s, want %s", queue, got, want)
-			}
+			equal(t, fmt.Sprint("order of queue ", queue), strings.Join(told, " "), want)
 		})
 	}
 }
@@ -414,9 +373,7 @@ func TestEveryRequestIsTweaked(t *testing.T) {
 				t.Errorf("%s %+v has not been tweaked", r.Verb, r.Options)
 			}
 		}
-		if listsOf(src) == 0 {
-			t.Error("it has not listed")
-		}
+		equal(t, "it has listed", listsOf(src) > 0, true)
 	})
 }
 

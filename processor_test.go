@@ -34,31 +34,21 @@ func TestNothingIsAskedOfTheSourceBeforeEveryListenerIsLive(t *testing.T) {
 		start(t, inf)
 		time.Sleep(time.Hour)
 		addWatcher(t, inf, &during, informer.WatcherOptions{})
-		time.Sleep(time.Hour)
-		synctest.Wait()
-		if channel.Closed(informer.StartedCh(inf)) {
-			t.Error("startedCh is closed while the listeners' goroutines are held back")
-		}
-		if requests := src.Requests(); len(requests) > 0 {
-			t.Errorf("requests while the listeners' goroutines are held back: %v", requests)
-		}
+		sleepBubble(time.Hour)
+		equal(t, "startedCh is closed while goroutines are held back", channel.Closed(informer.StartedCh(inf)), false)
+		equal(t, "requests while goroutines are held back", len(src.Requests()), 0)
 		close(hold)
 		<-informer.StartedCh(inf)
 		before.Expect(t, "added default/a")
 		during.Expect(t, "added default/a")
-		if len(src.Requests()) == 0 {
-			t.Error("events without a request")
-		}
+		equal(t, "there were requests", len(src.Requests()) > 0, true)
 	})
 }
 
 // TestStartUpUnderFire runs on real goroutines, because a bubble would make their order more
 // regular.
 func TestStartUpUnderFire(t *testing.T) {
-	rounds := 500
-	if testing.Short() {
-		rounds = 20
-	}
+	rounds := longOrShort(500, 20)
 	for name, queue := range queues {
 		t.Run(name, func(t *testing.T) {
 			for round := range rounds / 2 {
@@ -115,11 +105,7 @@ func startUpUnderFire(t *testing.T, queue informer.QueueKind, seed uint64) {
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
-	all.Go(func() {
-		if err := inf.Run(ctx); err != nil {
-			t.Error(err)
-		}
-	})
+	all.Go(func() { noError(t, inf.Run(ctx)) })
 	var joined sync.WaitGroup
 	for i := watchers / 2; i < watchers; i++ {
 		joined.Go(func() { regs[i] = add(&stays[i]) })
@@ -139,9 +125,7 @@ func startUpUnderFire(t *testing.T, queue informer.QueueKind, seed uint64) {
 	close(hold)
 	joined.Wait()
 	if !stopEarly {
-		if err := inf.WaitForSync(ctx); err != nil {
-			t.Fatal(err)
-		}
+		mustSync(t, inf)
 		complete.Wait()
 		cancel()
 	}
@@ -157,9 +141,7 @@ func startUpUnderFire(t *testing.T, queue informer.QueueKind, seed uint64) {
 		}
 	}
 	for i := range leaves {
-		if err := leaves[i].Err(); err != nil {
-			t.Error(err)
-		}
+		noError(t, leaves[i].Err())
 	}
 }
 
@@ -176,9 +158,7 @@ func TestEventsOfObjectsThatHaveLeftAreNotDelivered(t *testing.T) {
 	} {
 		for _, when := range []string{"in its first state", "after it", "in a resync", "while it joins"} {
 			for _, lives := range []bool{false, true} {
-				t.Run(fmt.Sprintf("%s/%s/%t", name, when, lives), func(t *testing.T) {
-					synctest.Test(t, func(t *testing.T) { leaveWhileAWatcherIsBlocked(t, w, when, lives) })
-				})
+				inBubble(t, fmt.Sprintf("%s/%s/%t", name, when, lives), func(t *testing.T) { leaveWhileAWatcherIsBlocked(t, w, when, lives) })
 			}
 		}
 	}
@@ -239,9 +219,7 @@ func leaveWhileAWatcherIsBlocked(t *testing.T, w informer.WatcherOptions, when s
 	holds.Store(false)
 	close(blocked)
 	sleepBubble(200 * time.Millisecond)
-	if got := inf.Health().Watchers[0].Calls; !slices.Equal(got, []string{"default/y"}) {
-		t.Errorf("the calls under way are %q", got)
-	}
+	equal(t, "calls under way", inf.Health().Watchers[0].Calls, []string{"default/y"})
 	close(last)
 	synctest.Wait()
 	var events, ofX []string
@@ -271,12 +249,7 @@ func TestTheEventsOfAnObjectThatTheStoreKeepsAreDelivered(t *testing.T) {
 		addWatcher(t, inf, &r, informer.WatcherOptions{})
 		start(t, inf)
 		time.Sleep(time.Second)
-		store.Fail(func(op, key string) error {
-			if op == "delete" {
-				return fmt.Errorf("not %s: %w", key, informer.ErrPermanent)
-			}
-			return nil
-		})
+		store.Fail(failOn("delete", informer.ErrPermanent))
 		d.turn("")
 		time.Sleep(time.Second)
 		d.turn("ax")

@@ -20,6 +20,7 @@ import (
 
 	"github.com/customcacheinformer/informer"
 	"github.com/customcacheinformer/informer/informertest"
+	"github.com/customcacheinformer/informer/internal/testkit"
 )
 
 var errNoOwner = errors.New("no owner")
@@ -182,8 +183,7 @@ func TestUnusableObjectsAreReportedByNumber(t *testing.T) {
 		}
 		src := informertest.NewSource[configMap]()
 		src.SetFaults(informertest.Faults{ListItems: []runtime.Object{object("", "nameless")}})
-		inf := newInformer(t, src, options{Queue: queue, Store: store, ErrorHandler: errs.Handle})
-		informertest.Run(t, inf)
+		running(t, src, options{Queue: queue, Store: store, ErrorHandler: errs.Handle})
 		for range 12 {
 			for _, obj := range []runtime.Object{object("", "nameless"), secret("s")} {
 				src.Inject(watch.Event{Type: watch.Modified, Object: obj})
@@ -213,8 +213,7 @@ func TestAnIndexAddedLaterReportsByNumber(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var errs errorLog
 		src := informertest.NewSource(many(20)...)
-		inf := newInformer(t, src, options{ErrorHandler: errs.Handle})
-		informertest.Run(t, inf)
+		inf := running(t, src, options{ErrorHandler: errs.Handle})
 		err := inf.SharedIndexInformer().AddIndexers(cache.Indexers{"owner": func(any) ([]string, error) { return nil, errNoOwner }})
 		if got := errs.Take(); err != nil || len(got) != 4 || !strings.HasSuffix(got[3].Error(), "(10 objects fail)") {
 			t.Errorf("%v, reported %q", err, got)
@@ -273,9 +272,7 @@ func TestAnIndexFunctionThatHasFailedIsAskedAgain(t *testing.T) {
 		known.Store(false)
 		_ = inf.SharedIndexInformer().GetIndexer().Add(object("a", "2"))
 		sleepBubble(time.Minute)
-		if n := asked.Load() - last; n < 5 {
-			t.Errorf("after a write of the program the function was asked %d times in a minute", n)
-		}
+		testkit.AtLeast(t, "calls of the function in a minute after a write of the program", asked.Load()-last, 5)
 	})
 }
 
@@ -296,8 +293,7 @@ func TestAnIndexFunctionMayPanicForAnObjectFromBeforeRun(t *testing.T) {
 func TestObjectsThatTheProgramPutsIntoTheStoreAreCounted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		src := informertest.NewSource[configMap]()
-		inf := newInformer(t, src, options{ErrorHandler: quiet})
-		informertest.Run(t, inf)
+		inf := running(t, src, options{ErrorHandler: quiet})
 		synctest.Wait()
 		_ = inf.SharedIndexInformer().GetIndexer().Add(object("mine", "1"))
 		equal(t, "objects, with the one of the program", inf.Health().Objects, 1)
@@ -323,10 +319,7 @@ func TestAStopDoesNotWaitForIndexFunctionsThatAreAskedAgain(t *testing.T) {
 		synctest.Wait()
 		slow.Store(true)
 		sleepBubble(10 * time.Second)
-		begun := time.Now()
-		if stop(); time.Since(begun) > 2*time.Second {
-			t.Errorf("the stop takes %v", time.Since(begun))
-		}
+		testkit.AtMost(t, "the time that the stop takes", took(stop), 2*time.Second)
 	})
 }
 
@@ -343,9 +336,8 @@ func TestASlowIndexFunctionDoesNotDelayAStop(t *testing.T) {
 				t.Fatalf("the store is busy for %v", busy)
 			}
 		}
-		begun := time.Now()
-		if stop(); time.Since(begun) > 100*time.Millisecond || inf.HasSynced() {
-			t.Errorf("a stop within the first list takes %v", time.Since(begun))
+		if d := took(stop); d > 100*time.Millisecond || inf.HasSynced() {
+			t.Errorf("a stop within the first list takes %v", d)
 		}
 	})
 }

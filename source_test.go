@@ -43,22 +43,18 @@ func TestAnEmptyListOfAnotherTypeIsAnError(t *testing.T) {
 		"a list":   informer.ListWatch(client.CoreV1().Pods("")),
 		"a stream": stream{{Type: watch.Bookmark, Object: &corev1.Pod{ObjectMeta: endOfState("7")}}},
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				var errs errorLog
-				inf := newInformer(t, lw, options{ErrorHandler: errs.Handle})
-				start(t, inf)
-				sleepBubble(time.Second)
-				if inf.HasSynced() {
-					t.Error("it has synced")
-				}
-				failures := errs.Take()
-				var failed *informer.WatchError
-				if len(failures) != 1 || !errors.As(failures[0], &failed) || failed.Op != "list" ||
-					!strings.Contains(failed.Error(), "*v1.Pod is not of the informer's type, *v1.ConfigMap") {
-					t.Errorf("failures: %v", failures)
-				}
-			})
+		inBubble(t, name, func(t *testing.T) {
+			var errs errorLog
+			inf := newInformer(t, lw, options{ErrorHandler: errs.Handle})
+			start(t, inf)
+			sleepBubble(time.Second)
+			equal(t, "synced", inf.HasSynced(), false)
+			failures := errs.Take()
+			var failed *informer.WatchError
+			if len(failures) != 1 || !errors.As(failures[0], &failed) || failed.Op != "list" ||
+				!strings.Contains(failed.Error(), "*v1.Pod is not of the informer's type, *v1.ConfigMap") {
+				t.Errorf("failures: %v", failures)
+			}
 		})
 	}
 }
@@ -87,10 +83,7 @@ func endOfState(version string) metav1.ObjectMeta {
 func expectVersions(t *testing.T, inf *ci, resourceVersion, changed string) {
 	t.Helper()
 	synctest.Wait()
-	want := []informer.SourceVersions{{ResourceVersion: resourceVersion, Changed: changed}}
-	if got := reached(inf.Versions()); !slices.Equal(got, want) {
-		t.Errorf("the versions are %+v, want %+v", got, want)
-	}
+	equal(t, "versions", reached(inf.Versions()), []informer.SourceVersions{{ResourceVersion: resourceVersion, Changed: changed}})
 }
 
 // reached returns versions without Listed and Watching, see TestVersionsAreThoseOfTheSource.
@@ -139,9 +132,7 @@ func TestVersionsAreThoseOfTheSource(t *testing.T) {
 		time.Sleep(time.Hour)
 		listed = src.ResourceVersion()
 		synctest.Wait()
-		if v := inf.Versions()[0]; v.Listed != listed {
-			t.Errorf("after a relist: %+v, want Listed %s", v, listed)
-		}
+		equal(t, "Listed after a relist", inf.Versions()[0].Listed, listed)
 		stop()
 		expect("after the end", listed, 0)
 		if opts.Durable == nil {
@@ -185,11 +176,9 @@ func eachRelist(t *testing.T, test func(t *testing.T, opts options)) {
 		"a whole stream":    {WatchList: informer.WatchListOn, Intake: informer.IntakeWhole},
 		"a stream in parts": {WatchList: informer.WatchListOn, Intake: informer.IntakeEarly},
 	} {
-		t.Run(name, func(t *testing.T) {
-			eachQueue(t, func(t *testing.T, queue informer.QueueKind) {
-				opts.Queue = queue
-				test(t, opts)
-			})
+		eachQueueOf(t, name, func(t *testing.T, queue informer.QueueKind) {
+			opts.Queue = queue
+			test(t, opts)
 		})
 	}
 }
@@ -225,9 +214,7 @@ func TestADeleteThatARelistFindsHasTheVersionOfTheList(t *testing.T) {
 
 		relist(func() { _, _ = src.Delete(keyOf("b")) })
 		expectVersions(t, inf, src.ResourceVersion(), src.ResourceVersion())
-		if want := src.ResourceVersion(); told != want {
-			t.Errorf("when the watcher got the delete, Changed was %s, want %s", told, want)
-		}
+		equal(t, "Changed when the watcher got the delete", told, src.ResourceVersion())
 		checkView(t, &r, src)
 	})
 }
@@ -274,8 +261,7 @@ func TestADeleteInAStreamOfTheFirstStateHasAVersionOfItsOwn(t *testing.T) {
 			return obj
 		}
 		src := stream{{Type: watch.Added, Object: at("5")}, {Type: watch.Deleted, Object: at("7")}, {Type: watch.Bookmark, Object: &corev1.ConfigMap{ObjectMeta: endOfState("9")}}}
-		inf := newInformer(t, src, options{WatchList: informer.WatchListOn, Intake: informer.IntakeEarly})
-		informertest.Run(t, inf)
+		inf := running(t, src, options{WatchList: informer.WatchListOn, Intake: informer.IntakeEarly})
 		expectVersions(t, inf, "9", "7")
 	})
 }
@@ -288,13 +274,8 @@ func TestEachNamespaceHasVersionsOfItsOwn(t *testing.T) {
 			return obj
 		}
 		src := informertest.NewSource(in("a", "1"), in("b", "1"))
-		inf, err := informer.NewInNamespaces(src.Namespace, []string{"b", "a"}, options{Queue: queue})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if got := inf.Versions(); !slices.Equal(got, []informer.SourceVersions{{Namespace: "b"}, {Namespace: "a"}}) {
-			t.Errorf("before Run, the versions are %+v", got)
-		}
+		inf := must(informer.NewInNamespaces(src.Namespace, []string{"b", "a"}, options{Queue: queue}))
+		equal(t, "versions before Run", inf.Versions(), []informer.SourceVersions{{Namespace: "b"}, {Namespace: "a"}})
 		informertest.Run(t, inf)
 		synctest.Wait()
 		before := reached(inf.Versions())
@@ -303,10 +284,7 @@ func TestEachNamespaceHasVersionsOfItsOwn(t *testing.T) {
 		}
 		changed := src.Apply(in("a", "2")).ResourceVersion
 		synctest.Wait()
-		want := []informer.SourceVersions{before[0], {Namespace: "a", ResourceVersion: changed, Changed: changed}}
-		if got := reached(inf.Versions()); !slices.Equal(got, want) {
-			t.Errorf("the versions are %+v, want %+v", got, want)
-		}
+		equal(t, "versions", reached(inf.Versions()), []informer.SourceVersions{before[0], {Namespace: "a", ResourceVersion: changed, Changed: changed}})
 	})
 }
 
@@ -348,9 +326,7 @@ func TestChangedGoesBackWithTheServer(t *testing.T) {
 
 			unreachable(src)
 			time.Sleep(hour)
-			if err := src.Restore(backup); err != nil {
-				t.Fatal(err)
-			}
+			noError(t, src.Restore(backup))
 			src.Heal()
 			time.Sleep(hour)
 			expectVersions(t, inf, backup, backup)
@@ -364,14 +340,9 @@ func TestChangedGoesBackWithTheServer(t *testing.T) {
 func TestTheObjectsOfAFakeClientHaveNoVersions(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		maps := fake.NewClientset(object("a", "1")).CoreV1().ConfigMaps("default")
-		inf := newInformer(t, informer.ListWatch(maps), options{ErrorHandler: quiet})
-		informertest.Run(t, inf)
-		if _, err := maps.Create(t.Context(), object("b", "1"), metav1.CreateOptions{}); err != nil {
-			t.Fatal(err)
-		}
-		if err := maps.Delete(t.Context(), "a", metav1.DeleteOptions{}); err != nil {
-			t.Fatal(err)
-		}
+		inf := running(t, informer.ListWatch(maps), options{ErrorHandler: quiet})
+		must(maps.Create(t.Context(), object("b", "1"), metav1.CreateOptions{}))
+		noError(t, maps.Delete(t.Context(), "a", metav1.DeleteOptions{}))
 		synctest.Wait()
 		if got := inf.Versions(); len(got) != 1 || got[0].Changed != "" {
 			t.Errorf("the versions are %+v", got)
@@ -394,9 +365,7 @@ func TestChangesThatWaitReachWatchersInOrder(t *testing.T) {
 				t.Fatalf("change %d comes at place %d", n, i)
 			}
 		}
-		if len(told) != count {
-			t.Errorf("%d changes, want %d", len(told), count)
-		}
+		equal(t, "changes", len(told), count)
 	})
 }
 
@@ -431,9 +400,7 @@ func TestBackoffPacesListsThatFail(t *testing.T) {
 			ErrorHandler: quiet,
 		}))
 		sleepBubble(65 * time.Minute)
-		if got := len(src.Requests()); got != 7 {
-			t.Errorf("%d requests in 65 minutes with 10 minutes between them", got)
-		}
+		equal(t, "requests in 65 minutes with 10 minutes between them", len(src.Requests()), 7)
 	})
 }
 
@@ -454,16 +421,10 @@ func (h *hangingLW) ListWithContext(ctx context.Context, opts metav1.ListOptions
 func TestRunEndsDuringAQuestion(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		lw := &hangingLW{source: informertest.NewSource(letters("ab")...)}
-		inf, err := informer.NewFrom(lw, options{WatchList: informer.WatchListOff})
-		if err != nil {
-			t.Fatal(err)
-		}
+		inf := must(informer.NewFrom(lw, options{WatchList: informer.WatchListOff}))
 		ctx, cancel := context.WithCancel(context.Background())
-		done := make(chan error, 1)
-		go func() { done <- inf.Run(ctx) }()
-		if err := inf.WaitForSync(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		done := asking(func() error { return inf.Run(ctx) })
+		mustSync(t, inf)
 		lw.hangs.Store(true)
 		asking, give := context.WithCancel(context.Background())
 		go func() { _, _ = inf.ServerVersion(asking, "") }()

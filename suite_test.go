@@ -25,10 +25,14 @@ var (
 	checkStore    = testkit.CheckStore
 	checkView     = testkit.CheckView
 	eachQueue     = testkit.EachQueue
+	eachQueueOf   = testkit.EachQueueOf
+	errorIf       = testkit.ErrorIf
+	failOn        = testkit.FailOn
 	fails         = testkit.ErrorIs
 	forbidden     = testkit.Forbidden
 	inBubble      = testkit.InBubble
 	keyOf         = testkit.KeyOf
+	longOrShort   = testkit.LongOrShort
 	newInformer   = testkit.NewInformer
 	newPlainStore = testkit.NewPlainStore
 	noError       = testkit.NoError
@@ -37,12 +41,15 @@ var (
 	quiet         = testkit.Ignore
 	queues        = testkit.Queues
 	runWith       = testkit.RunWith
+	running       = testkit.Running
 	says          = testkit.ErrorContains
 	sleepBubble   = testkit.SleepBubble
 	sorted        = testkit.Sorted
 	start         = testkit.Start
 	startWith     = testkit.StartWith
+	took          = testkit.Took
 	unreachable   = testkit.Unreachable
+	valueOf       = testkit.Value
 	watched       = testkit.Watched
 	within        = testkit.Within
 )

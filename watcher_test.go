@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"strconv"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -29,9 +28,7 @@ func TestSelectTurnsEnteringAndLeavingIntoAddAndDelete(t *testing.T) {
 		r.Expect(t, "updated default/out")
 		src.Apply(object("out", "no"))
 		r.Expect(t, "deleted default/out")
-		if e := r.Events()[3]; e.Old.Data["value"] != "still" {
-			t.Errorf("leaving was delivered with an Old of %s", e.Old.Data["value"])
-		}
+		equal(t, "Old at the leave", r.Events()[3].Old.Data["value"], "still")
 		unselected := object("out", "no")
 		unselected.Data["value"] = "changed"
 		src.Apply(unselected)
@@ -89,25 +86,12 @@ func TestAnEventKnowsItsObjectAndKey(t *testing.T) {
 			t.Errorf("%v %v is of %v", tc.e.Type, tc.e.Key(), tc.e.Object())
 		}
 	}
-	if got := informer.EventType(9).String() + informer.Origin(9).String(); got != "EventType(9)Origin(9)" {
-		t.Error(got)
-	}
+	equal(t, "unknown values", informer.EventType(9).String()+informer.Origin(9).String(), "EventType(9)Origin(9)")
 }
 
 // catching calls CatchUp of a registration in a goroutine of its own. The result is buffered.
 func catching(ctx context.Context, reg *informer.Registration) <-chan error {
-	done := make(chan error, 1)
-	go func() { done <- reg.CatchUp(ctx) }()
-	return done
-}
-
-// expectWaiting fails the test unless CatchUp keeps waiting.
-func expectWaiting(t *testing.T, done <-chan error) {
-	t.Helper()
-	synctest.Wait()
-	if len(done) > 0 {
-		t.Fatalf("CatchUp has returned %v", <-done)
-	}
+	return asking(func() error { return reg.CatchUp(ctx) })
 }
 
 // expectCaught fails the test unless CatchUp has returned want, without any time passing.
@@ -134,35 +118,30 @@ func gated(t *testing.T, inf *ci, opts informer.WatcherOptions) (chan<- error, *
 func eachListener(t *testing.T, test func(t *testing.T, opts informer.WatcherOptions)) {
 	t.Helper()
 	for name, opts := range map[string]informer.WatcherOptions{"plain": {}, "workers": {Workers: 3}, "merging": {MaxBacklog: 1}} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) { test(t, opts) })
-		})
+		inBubble(t, name, func(t *testing.T) { test(t, opts) })
 	}
 }
 
 func TestCatchUpWaitsForTheChangesThatTheStoreHas(t *testing.T) {
 	eachListener(t, func(t *testing.T, opts informer.WatcherOptions) {
 		src := informertest.NewSource[configMap]()
-		inf := newInformer(t, src, options{ErrorHandler: quiet})
-		informertest.Run(t, inf)
+		inf := running(t, src, options{ErrorHandler: quiet})
 		calls, reg := gated(t, inf, opts)
 		expectCaught(t, catching(t.Context(), reg), nil)
 		src.Apply(object("a", "1"))
 		synctest.Wait()
 		first, second := catching(t.Context(), reg), catching(t.Context(), reg)
-		expectWaiting(t, first)
+		pending(t, "CatchUp", first)
 		src.Apply(object("b", "1"))
 		synctest.Wait()
 		later := catching(t.Context(), reg)
 		calls <- nil
 		expectCaught(t, first, nil)
 		expectCaught(t, second, nil)
-		expectWaiting(t, later)
+		pending(t, "CatchUp", later)
 		calls <- errors.New("it failed, and is given up")
 		expectCaught(t, later, nil)
-		over, cancel := context.WithCancel(t.Context())
-		cancel()
-		expectCaught(t, catching(over, reg), nil)
+		expectCaught(t, catching(within(t, 0), reg), nil)
 	})
 }
 
@@ -172,7 +151,7 @@ func TestCatchUpWaitsForTheInitialState(t *testing.T) {
 		calls, reg := gated(t, inf, opts)
 		done := catching(t.Context(), reg)
 		for range 3 {
-			expectWaiting(t, done)
+			pending(t, "CatchUp", done)
 			calls <- nil
 		}
 		expectCaught(t, done, nil)
@@ -181,31 +160,28 @@ func TestCatchUpWaitsForTheInitialState(t *testing.T) {
 
 func TestCatchUpWaitsForARetry(t *testing.T) {
 	for name, initial := range map[string]bool{"of the initial state": true, "of a change": false} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				src := informertest.NewSource[configMap]()
-				inf := newInformer(t, src, options{ErrorHandler: quiet})
-				informertest.Run(t, inf)
-				if initial {
-					src.Apply(object("a", "1"))
-					synctest.Wait()
-				}
-				calls, reg := gated(t, inf, informer.WatcherOptions{
-					Retry: func(failures int, _ error) (time.Duration, bool) { return hour, failures < 3 },
-				})
-				if !initial {
-					src.Apply(object("a", "1"))
-					synctest.Wait()
-				}
-				done := catching(t.Context(), reg)
-				for range 2 {
-					calls <- errors.New("not yet")
-					expectWaiting(t, done)
-					sleepBubble(hour)
-				}
-				calls <- errors.New("for the last time")
-				expectCaught(t, done, nil)
+		inBubble(t, name, func(t *testing.T) {
+			src := informertest.NewSource[configMap]()
+			inf := running(t, src, options{ErrorHandler: quiet})
+			if initial {
+				src.Apply(object("a", "1"))
+				synctest.Wait()
+			}
+			calls, reg := gated(t, inf, informer.WatcherOptions{
+				Retry: func(failures int, _ error) (time.Duration, bool) { return hour, failures < 3 },
 			})
+			if !initial {
+				src.Apply(object("a", "1"))
+				synctest.Wait()
+			}
+			done := catching(t.Context(), reg)
+			for range 2 {
+				calls <- errors.New("not yet")
+				pending(t, "CatchUp", done)
+				sleepBubble(hour)
+			}
+			calls <- errors.New("for the last time")
+			expectCaught(t, done, nil)
 		})
 	}
 }
@@ -213,23 +189,21 @@ func TestCatchUpWaitsForARetry(t *testing.T) {
 // The initial state is in the store. CatchUp does not wait for the first list, which hangs.
 func TestCatchUpBeforeRunWaitsForTheInitialState(t *testing.T) {
 	for name, state := range map[string][]configMap{"an object": {object("a", "1")}, "empty": nil} {
-		t.Run(name, func(t *testing.T) {
-			eachQueue(t, func(t *testing.T, queue informer.QueueKind) {
-				src := informertest.NewSource(object("a", "1"))
-				src.SetFaults(informertest.Faults{HoldLists: true})
-				inf := newInformer(t, src, options{Queue: queue, Store: newPlainStore(state...), WatchList: informer.WatchListOff})
-				calls, reg := gated(t, inf, informer.WatcherOptions{})
-				done := catching(t.Context(), reg)
-				expectWaiting(t, done)
-				start(t, inf)
-				if len(state) > 0 {
-					expectWaiting(t, done)
-					calls <- nil
-				}
-				expectCaught(t, done, nil)
-				close(calls)
-				src.SetFaults(informertest.Faults{})
-			})
+		eachQueueOf(t, name, func(t *testing.T, queue informer.QueueKind) {
+			src := informertest.NewSource(object("a", "1"))
+			src.SetFaults(informertest.Faults{HoldLists: true})
+			inf := newInformer(t, src, options{Queue: queue, Store: newPlainStore(state...), WatchList: informer.WatchListOff})
+			calls, reg := gated(t, inf, informer.WatcherOptions{})
+			done := catching(t.Context(), reg)
+			pending(t, "CatchUp", done)
+			start(t, inf)
+			if len(state) > 0 {
+				pending(t, "CatchUp", done)
+				calls <- nil
+			}
+			expectCaught(t, done, nil)
+			close(calls)
+			src.SetFaults(informertest.Faults{})
 		})
 	}
 }
@@ -241,13 +215,13 @@ func TestCatchUpEndsWithItsCtxTheRegistrationOrTheInformer(t *testing.T) {
 		stop := informertest.Run(t, inf)
 		calls, one := gated(t, inf, informer.WatcherOptions{Name: "one"}) // its call does not look at its ctx
 		ends := catching(within(t, hour), one)
-		expectWaiting(t, ends)
+		pending(t, "CatchUp", ends)
 		sleepBubble(hour)
 		if err := <-ends; !errors.Is(err, context.DeadlineExceeded) || err.Error() != "informer things: CatchUp of watcher one: context deadline exceeded" {
 			t.Errorf("after the end of its ctx, CatchUp returned %v", err)
 		}
 		removed := catching(t.Context(), one)
-		expectWaiting(t, removed)
+		pending(t, "CatchUp", removed)
 		one.Remove()
 		expectCaught(t, removed, informer.ErrStopped)
 		expectCaught(t, catching(t.Context(), one), informer.ErrStopped)
@@ -256,14 +230,14 @@ func TestCatchUpEndsWithItsCtxTheRegistrationOrTheInformer(t *testing.T) {
 		hanging := informer.WatcherFunc[configMap](func(ctx context.Context, _ event) error { <-ctx.Done(); return ctx.Err() })
 		two := addWatcher(t, inf, hanging, informer.WatcherOptions{Workers: 2})
 		stopped := catching(t.Context(), two)
-		expectWaiting(t, stopped)
+		pending(t, "CatchUp", stopped)
 		stop()
 		expectCaught(t, stopped, informer.ErrStopped)
 		expectCaught(t, catching(t.Context(), two), informer.ErrStopped)
 
 		never := addWatcher(t, newInformer(t, src, options{}), &recorder{}, informer.WatcherOptions{})
 		removed = catching(t.Context(), never)
-		expectWaiting(t, removed)
+		pending(t, "CatchUp", removed)
 		never.Remove()
 		expectCaught(t, removed, informer.ErrStopped)
 	})
@@ -275,9 +249,9 @@ func TestCatchUpContinuesWhileTheInformerDrains(t *testing.T) {
 		stop := informertest.Run(t, inf)
 		calls, reg := gated(t, inf, opts)
 		done := catching(t.Context(), reg)
-		expectWaiting(t, done)
+		pending(t, "CatchUp", done)
 		go stop()
-		expectWaiting(t, done)
+		pending(t, "CatchUp", done)
 		calls <- nil
 		expectCaught(t, done, nil)
 		stop()
@@ -297,12 +271,8 @@ func TestCatchUpInTheWatchersOwnCallbackIsAnErrorAtOnce(t *testing.T) {
 			return nil
 		}), informer.WatcherOptions{})
 		src.Apply(object("a", "1"))
-		if err := <-results; err == nil || !strings.Contains(err.Error(), "in the callback") {
-			t.Errorf("in its own callback, CatchUp returned %v", err)
-		}
-		if err := <-results; err != nil {
-			t.Errorf("in another watcher's callback, CatchUp returned %v", err)
-		}
+		says(t, <-results, "in the callback")
+		noError(t, <-results)
 	})
 }
 
@@ -314,7 +284,7 @@ func TestCatchUpDoesNotTakeARetryThatTheStopPreventsForHandled(t *testing.T) {
 			return errors.New("not yet")
 		}), informer.WatcherOptions{Retry: informer.Backoff(hour, hour, 0)})
 		done := catching(t.Context(), reg)
-		expectWaiting(t, done)
+		pending(t, "CatchUp", done)
 		stop()
 		expectCaught(t, done, informer.ErrStopped)
 	})
@@ -333,7 +303,7 @@ func TestCatchUpWaitsForDeletesOfARunBefore(t *testing.T) {
 		calls, reg := gated(t, inf, opts)
 		start(t, inf)
 		done := catching(t.Context(), reg)
-		expectWaiting(t, done)
+		pending(t, "CatchUp", done)
 		calls <- nil
 		expectCaught(t, done, nil)
 	})
@@ -358,52 +328,49 @@ func TestAfterCatchUpTheWatcherHasTheStateOfTheStore(t *testing.T) {
 		"plain": {}, "merging": {MaxBacklog: 3}, "workers": {Workers: 3}, "resync": {ResyncPeriod: time.Millisecond},
 		"retry": {Retry: informer.Backoff(time.Millisecond, time.Millisecond, 0)},
 	} {
-		t.Run(name, func(t *testing.T) {
-			eachQueue(t, func(t *testing.T, queue informer.QueueKind) {
-				src := informertest.NewSource(object("a", "0"), object("b", "0"))
-				inf := newInformer(t, src, options{Queue: queue, ErrorHandler: quiet})
-				informertest.Run(t, inf)
-				var known sync.Map
-				var calls atomic.Int32
-				reg := addWatcher(t, inf, informer.WatcherFunc[configMap](func(_ context.Context, e event) error {
-					if opts.Retry != nil && calls.Add(1)%3 == 0 {
-						return errors.New("every third call fails")
-					}
-					n, err := strconv.Atoi(e.New.Data["value"])
-					known.Store(e.New.Name, n)
-					return err
-				}), opts)
-				var busy sync.WaitGroup
-				for _, name := range []string{"a", "b"} {
-					for range 2 {
-						busy.Go(func() {
-							for range 100 {
-								obj, _, err := inf.Get(keyOf(name))
-								if err == nil {
-									err = reg.CatchUp(t.Context())
-								}
-								if err != nil {
-									t.Error(err)
-									return
-								}
-								want, _ := strconv.Atoi(obj.Data["value"])
-								if got, _ := known.Load(name); got == nil || got.(int) < want {
-									t.Errorf("after CatchUp, the watcher knows %v of %s, which was %d", got, name, want)
-								}
-							}
-						})
-					}
+		eachQueueOf(t, name, func(t *testing.T, queue informer.QueueKind) {
+			src := informertest.NewSource(object("a", "0"), object("b", "0"))
+			inf := running(t, src, options{Queue: queue, ErrorHandler: quiet})
+			var known sync.Map
+			var calls atomic.Int32
+			reg := addWatcher(t, inf, informer.WatcherFunc[configMap](func(_ context.Context, e event) error {
+				if opts.Retry != nil && calls.Add(1)%3 == 0 {
+					return errors.New("every third call fails")
+				}
+				n, err := strconv.Atoi(e.New.Data["value"])
+				known.Store(e.New.Name, n)
+				return err
+			}), opts)
+			var busy sync.WaitGroup
+			for _, name := range []string{"a", "b"} {
+				for range 2 {
 					busy.Go(func() {
-						for n := range 100 {
-							src.Apply(object(name, strconv.Itoa(n+1)))
-							if n%10 == 0 {
-								time.Sleep(time.Microsecond)
+						for range 100 {
+							obj, _, err := inf.Get(keyOf(name))
+							if err == nil {
+								err = reg.CatchUp(t.Context())
+							}
+							if err != nil {
+								t.Error(err)
+								return
+							}
+							want, _ := strconv.Atoi(obj.Data["value"])
+							if got, _ := known.Load(name); got == nil || got.(int) < want {
+								t.Errorf("after CatchUp, the watcher knows %v of %s, which was %d", got, name, want)
 							}
 						}
 					})
 				}
-				busy.Wait()
-			})
+				busy.Go(func() {
+					for n := range 100 {
+						src.Apply(object(name, strconv.Itoa(n+1)))
+						if n%10 == 0 {
+							time.Sleep(time.Microsecond)
+						}
+					}
+				})
+			}
+			busy.Wait()
 		})
 	}
 }
