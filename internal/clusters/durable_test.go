@@ -50,11 +50,9 @@ func TestARestartOverClusters(t *testing.T) {
 			}
 			v := w.watch(informer.WatcherOptions{})
 			engage := func() {
-				w.engageAs("same", "same")
-				w.engageAs("other", "another")
-				w.engageAs("unknown", "")
-				w.engageAs("unnamed", "")
-				w.engageAs("back", "back")
+				for name, uid := range map[string]types.UID{"same": "same", "other": "another", "unknown": "", "unnamed": "", "back": "back"} {
+					w.engageAs(name, uid)
+				}
 			}
 			switch when {
 			case "before Run":

@@ -32,13 +32,8 @@ func TestAVersionThatCannotBeComparedIsNotPassed(t *testing.T) {
 	for _, namespaces := range [][]string{{"odd", "b"}, {"b", "odd"}, {"b", "odd", "c"}} {
 		inBubble(t, strings.Join(namespaces, " "), func(t *testing.T) {
 			s := newServer(object("odd", "x", "1"), object("b", "x", "1"))
-			client := func(namespace string) informer.UntypedClient[*metav1.List] {
-				if namespace == "odd" {
-					return oddClient{s.client(namespace)}
-				}
-				return s.client(namespace)
-			}
-			inf := s.informerOver(t, options{WatchList: informer.WatchListOff, ErrorHandler: testkit.Ignore}, client, namespaces...)
+			s.other = map[string]informer.UntypedClient[*metav1.List]{"odd": oddClient{s.gate("odd")}}
+			inf := s.informer(t, options{WatchList: informer.WatchListOff, ErrorHandler: testkit.Ignore}, namespaces...)
 			informertest.Run(t, inf)
 			equal(t, "version", inf.ResourceVersion(), "0")
 			errorSays(t, inf.WaitForVersion(testkit.Within(t, time.Second), "", s.ResourceVersion()), "cannot be compared")

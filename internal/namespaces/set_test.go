@@ -113,13 +113,8 @@ func TestAnEmptySetHasSynced(t *testing.T) {
 func TestASetThatCannotBeUsedChangesNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newServer(object("a", "x", "1"))
-		none := func(namespace string) informer.UntypedClient[*metav1.List] {
-			if namespace == "none" {
-				return nil
-			}
-			return s.client(namespace)
-		}
-		inf := s.informerOver(t, options{Name: "maps"}, none, "a")
+		s.other = map[string]informer.UntypedClient[*metav1.List]{"none": nil}
+		inf := s.informer(t, options{Name: "maps"}, "a")
 		inf.start(time.Second)
 		for says, namespaces := range map[string][]string{
 			`"b" is given twice`:           {"b", "b"},
@@ -164,14 +159,9 @@ func TestANamespaceThatNeverAnswersMayLeave(t *testing.T) {
 	eachStore(t, func(t *testing.T, opts options) {
 		s := newServer(object("a", "x", "1"), object("b", "x", "1"))
 		answer := make(chan struct{})
-		hung := func(namespace string) informer.UntypedClient[*metav1.List] {
-			if namespace == "b" {
-				return deaf{s.client("b"), answer}
-			}
-			return s.client(namespace)
-		}
+		s.other = map[string]informer.UntypedClient[*metav1.List]{"b": deaf{s.gate("b"), answer}}
 		opts.ErrorHandler = testkit.Ignore
-		inf := s.informerOver(t, opts, hung, "a", "b")
+		inf := s.informer(t, opts, "a", "b")
 		inf.start(time.Second)
 		equal(t, "synced without b", inf.HasSynced(), false)
 		waits := make(chan error, 1)

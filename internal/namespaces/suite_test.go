@@ -56,10 +56,11 @@ type server struct {
 	*source
 	gates map[string]*gate
 	store *testkit.Durable
+	other map[string]informer.UntypedClient[*metav1.List] // clients of namespaces that are not their gates
 }
 
 func newServer(objs ...configMap) *server {
-	return &server{informertest.NewSource(objs...), map[string]*gate{}, informertest.NewDurable()}
+	return &server{source: informertest.NewSource(objs...), gates: map[string]*gate{}, store: informertest.NewDurable()}
 }
 
 // reopen makes the store that of the next process, and returns it.
@@ -69,6 +70,9 @@ func (s *server) reopen() *testkit.Durable {
 }
 
 func (s *server) client(namespace string) informer.UntypedClient[*metav1.List] {
+	if other, ok := s.other[namespace]; ok {
+		return other
+	}
 	return s.gate(namespace)
 }
 
