@@ -23,12 +23,7 @@ type sharedFunc = func(cache.ListerWatcher, runtime.Object, time.Duration, cache
 // runGuest runs an informer that construct makes, until the test ends or stop is called.
 func runGuest(t *testing.T, construct sharedFunc, src *source) (stop func()) {
 	t.Helper()
-	inf := construct(src, &corev1.ConfigMap{}, 0, nil)
-	ctx, cancel := context.WithCancel(t.Context())
-	stopped := make(chan struct{})
-	go func() { inf.RunWithContext(ctx); close(stopped) }()
-	stop = func() { cancel(); <-stopped }
-	t.Cleanup(stop)
+	stop = testkit.StartShared(t, construct(src, &corev1.ConfigMap{}, 0, nil))
 	synctest.Wait()
 	return stop
 }

@@ -145,9 +145,8 @@ func lives(t *testing.T, opts options, of informer.WatcherOptions) error {
 	check("many changes")
 	src.SetFaults(informertest.Faults{Mute: true})
 	src.Apply(object("b", "2"))
-	if _, err := src.Delete(testkit.KeyOf("c")); err != nil {
-		t.Error(err)
-	}
+	_, err = src.Delete(testkit.KeyOf("c"))
+	testkit.NoError(t, err)
 	src.Expire()
 	src.SetFaults(informertest.Faults{})
 	check("a relist")
@@ -234,9 +233,7 @@ func handles(t *testing.T, clientGo bool, resync time.Duration, add addHandler, 
 	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithCancel(t.Context())
-	done := make(chan struct{})
-	go func() { defer close(done); s.RunWithContext(ctx) }()
+	stop := testkit.StartShared(t, s)
 	for n := range 3 {
 		testkit.SleepBubble(hour)
 		src.Apply(object("a", fmt.Sprint(n)))
@@ -245,8 +242,7 @@ func handles(t *testing.T, clientGo bool, resync time.Duration, add addHandler, 
 	if !handle.HasSynced() || fmt.Sprint(got) != "[added 1 updated 0 updated 1 updated 2]" {
 		t.Errorf("has synced: %v, and got %v", handle.HasSynced(), got)
 	}
-	cancel()
-	<-done
+	stop()
 	return nil
 }
 

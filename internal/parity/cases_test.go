@@ -1,7 +1,6 @@
 package parity_test
 
 import (
-	"context"
 	"fmt"
 	"maps"
 	"slices"
@@ -20,6 +19,7 @@ import (
 
 	"github.com/customcacheinformer/informer"
 	"github.com/customcacheinformer/informer/informertest"
+	"github.com/customcacheinformer/informer/internal/testkit"
 	"github.com/customcacheinformer/informer/share"
 )
 
@@ -129,25 +129,8 @@ func (cases sharedCases) run(t *testing.T, how func(*testing.T, func(*testing.T)
 // function that stops inf and waits for its end. The end of the test calls this function too.
 func runShared(t *testing.T, inf cache.SharedIndexInformer) (stop func()) {
 	t.Helper()
-	stop = goShared(t, inf)
+	stop = testkit.StartShared(t, inf)
 	synctest.Wait()
-	return stop
-}
-
-// goShared is like runShared, but does not wait.
-func goShared(t *testing.T, inf cache.SharedIndexInformer) (stop func()) {
-	t.Helper()
-	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		inf.RunWithContext(ctx)
-	}()
-	stop = func() {
-		cancel()
-		<-done
-	}
-	t.Cleanup(stop)
 	return stop
 }
 

@@ -93,7 +93,7 @@ func TestASharedIndexInformerThatCannotBeMadeReportsWhy(t *testing.T) {
 			configure := func(runtime.Object) (anyOptions, error) { return test.opts, test.err }
 			src := one()
 			inf := informer.ClientGo{Options: configure}.NewSharedIndexInformer(src, &corev1.ConfigMap{}, 0, byValue())
-			goShared(t, inf)
+			testkit.StartShared(t, inf)
 			err := inf.(interface{ WaitForSync(context.Context) error }).WaitForSync(within(t, time.Minute))
 			reported := errs.Take()
 			if inf.HasSynced() || len(reported) != 1 {

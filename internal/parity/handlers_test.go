@@ -12,6 +12,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/customcacheinformer/informer/informertest"
+	"github.com/customcacheinformer/informer/internal/testkit"
 )
 
 func TestSharedHandlersHear(t *testing.T) {
@@ -218,7 +219,7 @@ func TestSharedSyncing(t *testing.T) {
 			}
 			inf := s.new(src, 0)
 			h := listen(t, inf)
-			goShared(t, inf)
+			testkit.StartShared(t, inf)
 			<-inf.HasSyncedChecker().Done()
 			equal(t, "objects in the cache at its sync", len(inf.GetStore().List()), n)
 			<-h.reg.HasSyncedChecker().Done()

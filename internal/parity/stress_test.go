@@ -15,6 +15,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/customcacheinformer/informer/informertest"
+	"github.com/customcacheinformer/informer/internal/testkit"
 )
 
 func TestSharedHandlersUnderLoad(t *testing.T) {
@@ -35,7 +36,7 @@ func TestSharedHandlersUnderLoad(t *testing.T) {
 						inf.LastSyncResourceVersion()
 					})
 				}
-				goShared(t, inf)
+				testkit.StartShared(t, inf)
 				adders.Wait()
 				change(t, src, "0-0=last")
 				for i := range handlers {
@@ -65,7 +66,7 @@ func TestSharedHandlersUnderLoad(t *testing.T) {
 				}
 			}
 			handle(t, inf, &f)
-			stop := goShared(t, inf)
+			stop := testkit.StartShared(t, inf)
 			churn(src, 100, func(int) {})
 			f.await(src)
 			stopping.Store(true)
@@ -83,7 +84,7 @@ func TestSharedHandlersUnderLoad(t *testing.T) {
 			for i := range handlers {
 				handle(t, inf, &handlers[i])
 			}
-			stop := goShared(t, inf)
+			stop := testkit.StartShared(t, inf)
 			churn(src, 100, func(i int) {
 				if i == 50 {
 					<-begun
@@ -233,7 +234,7 @@ func checkJoins(t *testing.T, s shared, pause func(), also func(src *source, i i
 	inf := s.make(src, &corev1.ConfigMap{}, 0, byNamespace())
 	var first, last witness
 	needShutDown(t, handle(t, inf, &first))
-	goShared(t, inf)
+	testkit.StartShared(t, inf)
 
 	written := make(chan struct{})
 	var joiners sync.WaitGroup

@@ -30,9 +30,7 @@ func CheckView(t *testing.T, r *Recorder, src *Source) {
 func CheckStore(t *testing.T, inf *Informer, src *Source) {
 	t.Helper()
 	objs, err := inf.List("", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	Must(t, err)
 	if diff := cmp.Diff(Versions(src.Objects()...), Versions(objs...)); diff != "" {
 		t.Errorf("the store does not hold the state of the source (-source +store):\n%s", diff)
 	}
@@ -50,9 +48,7 @@ func CheckKept(t *testing.T, store *Durable, bookmark string, names ...string) {
 		t.Errorf("the bookmark is %q (%v), not %q", got, err, bookmark)
 	}
 	tombs, err := store.Tombstones(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	Must(t, err)
 	var kept []string
 	for _, tomb := range tombs {
 		kept = append(kept, tomb.Object.(ConfigMap).Name)

@@ -52,9 +52,7 @@ func NewInformer(t *testing.T, lw cache.ListerWatcher, opts Options) *Informer {
 		opts.ErrorHandler = func(_ context.Context, err error) { t.Errorf("unexpected error: %v", err) }
 	}
 	inf, err := informer.NewFrom(lw, opts)
-	if err != nil {
-		t.Fatal(err)
-	}
+	Must(t, err)
 	return inf
 }
 
@@ -62,9 +60,7 @@ func NewInformer(t *testing.T, lw cache.ListerWatcher, opts Options) *Informer {
 func AddWatcher(t *testing.T, inf *Informer, w informer.ResourceWatcher[ConfigMap], opts informer.WatcherOptions) *informer.Registration {
 	t.Helper()
 	reg, err := inf.AddWatcher(w, opts)
-	if err != nil {
-		t.Fatal(err)
-	}
+	Must(t, err)
 	return reg
 }
 
@@ -86,6 +82,17 @@ func Start(t *testing.T, member interface {
 	})
 	t.Cleanup(stop)
 	return stop
+}
+
+// shared is an informer in client-go's shape with a Run that Start can call.
+type shared struct{ cache.SharedIndexInformer }
+
+func (s shared) Run(ctx context.Context) error { s.RunWithContext(ctx); return nil }
+
+// StartShared is Start for an informer in client-go's shape.
+func StartShared(t *testing.T, inf cache.SharedIndexInformer) (stop func()) {
+	t.Helper()
+	return Start(t, shared{inf})
 }
 
 // Running returns an informer that has synced, and runs until the end of the test.
@@ -136,8 +143,6 @@ func OneRun(t *testing.T, src *Source, store *Durable, opts Options) *Recorder {
 	CheckView(t, r, src)
 	CheckStore(t, inf, src)
 	stop()
-	if err := store.Err(); err != nil {
-		t.Error(err)
-	}
+	NoError(t, store.Err())
 	return r
 }
