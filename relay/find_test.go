@@ -9,6 +9,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/rest"
+	"k8s.io/klog/v2"
+	"k8s.io/klog/v2/ktesting"
 
 	"github.com/customcacheinformer/informer"
 	"github.com/customcacheinformer/informer/informertest"
@@ -79,5 +81,26 @@ func TestARelayWhoseStoreHasFailedEndsWhenTheLastNameIsFound(t *testing.T) {
 		}
 	case <-time.After(time.Minute):
 		t.Error("Run does not return")
+	}
+}
+
+// A relay that stops ends the requests of its informers itself.
+func TestTheEndOfARelayIsNotReportedAsAFailure(t *testing.T) {
+	r, err := relay.New(names(t, newCluster(t), "widgets.example.com"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	logger := ktesting.NewLogger(t, ktesting.NewConfig(ktesting.BufferLogs(true)))
+	ctx, cancel := context.WithCancel(klog.NewContext(context.Background(), logger))
+	defer cancel()
+	done := make(chan error, 1)
+	go func() { done <- r.Run(ctx) }()
+	(&outage{T: t, relay: r}).await("the relay does not begin", func() bool { return r.Ready() == nil })
+	cancel()
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+	if log := logger.GetSink().(ktesting.Underlier).GetBuffer().String(); strings.Contains(log, "reports an error") {
+		t.Errorf("the log has:\n%s", log)
 	}
 }

@@ -106,6 +106,12 @@ func (r *Relay) make(resource Resource) (*served, serving.Resource, error) {
 	options := informer.Options[informer.AnyObject]{
 		Name: s.name(), Queue: informer.QueueRealFIFO, Durable: s.Store, Transform: s.Transform, Observer: r.opts.Observer,
 		Intake: informer.IntakeWhole, // with a part of a list there would be no exact state to serve, however often the next part fails
+		ErrorHandler: func(ctx context.Context, err error) {
+			// A relay that stops ends the requests of its informers itself.
+			if request := (*informer.WatchError)(nil); r.stopping.Err() == nil || !errors.As(err, &request) {
+				informer.Report(ctx, err)
+			}
+		},
 	}
 	if s.inf, err = informer.NewFrom(lw, options); err != nil {
 		return nil, none, err
