@@ -180,6 +180,30 @@ func TestAWrongAnswerToAListDeletesNothing(t *testing.T) {
 	}
 }
 
+// A source that takes the place of another may deliver another kind. From its first list on, the kind is known again.
+func TestAListOfAnotherKindDeletesNothingAfterAMove(t *testing.T) {
+	for name, intake := range map[string]informer.IntakeMode{"early": informer.IntakeEarly, "whole": informer.IntakeWhole} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWire()
+				from := informer.ClusterSource{Source: dynamicClient(w), UID: "1"}
+				c := must(informer.NewOverClusters(anyOptions{WatchList: informer.WatchListOff, Intake: intake, ErrorHandler: ignore}, informer.ClusterOptions{}))
+				runUntilTheEnd(t, func(ctx context.Context) { _ = c.Run(ctx) })
+				testkit.NoError(t, c.Engage("east", from))
+				sleepBubble(10 * time.Second)
+				testkit.NoError(t, c.Move("east", from))
+				sleepBubble(10 * time.Second)
+				w.Source.Expire()
+				w.Odd(toLists(testkit.Says(200, notTheList["an empty list of another kind"])))
+				sleepBubble(time.Minute)
+				if h := c.Health(); h.Objects != 3 || h.SourceError == nil {
+					t.Errorf("%d objects are left, Health has the error %v", h.Objects, h.SourceError)
+				}
+			})
+		})
+	}
+}
+
 // An answer of another kind is believed at last, because the first one may have been the wrong one. A version that was
 // there does not go away.
 func TestAListWithoutAVersionIsNeverBelievedAfterOneWithAVersion(t *testing.T) {

@@ -132,6 +132,9 @@ func (r *requests) takePage(page runtime.Object, first bool) (runtime.Object, er
 			return nil, err
 		}
 	}
+	if len(objs) > 0 {
+		r.answers.kind.learn(objs[0]) // notice does not, if the sink has objects of an earlier list
+	}
 	// client-go recovers a panic in the pager, and panics again elsewhere. A goroutine of its own
 	// lets the trace show the function of the user that has panicked.
 	var taking sync.WaitGroup
