@@ -54,7 +54,7 @@ type item[T Object] struct {
 	restored  bool  // the server has gone back in time: a version may stand for another state than before; also of itemList
 	key       string
 	entry     uint64        // the number of a head, 0 for other items
-	obj       T             // if it could not be decoded, it has only a key and a UID
+	obj       T             // if it could not be decoded, it has only a UID
 	listing   *contents     // of itemList or itemLack: what the list has; nil if no deletes follow from it
 	rv        string        // the version reached when this item and all before it are applied
 	arrived   time.Duration // when the item was made; 0 unless an observer needs it

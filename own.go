@@ -124,7 +124,7 @@ func (o *ownStore[T]) find(ctx context.Context, it *item[T], _ time.Duration) (s
 // inserted reports whether an object of a first list is stored without looking up its key. commit finds out whether
 // the key was taken.
 func (o *ownStore[T]) inserted(it *item[T]) bool {
-	return o.inserts && it.listed && it.kind == itemUpsert && it.scope.isLate()
+	return o.inserts && it.listed && it.kind == itemUpsert && !it.broken && it.scope.isLate()
 }
 
 // pending returns the index in the batch of the last change of a key, or false if there is none.

@@ -339,7 +339,7 @@ func (in *sink[T]) item(op string, kind itemKind, raw any) (*item[T], *ObjectErr
 		it.arrived = in.clock.Now()
 	}
 	if u, ok := raw.(*framing.Undecodable); ok {
-		it.obj = in.bare(object.Key(m), u.UID)
+		it.obj = in.bare("", u.UID)
 		in.noteResult("decode", it, u.Err)
 		if kind == itemDelete {
 			in.reports.ended(in.ctx, "transform", it.key, false)
