@@ -16,8 +16,9 @@ import (
 // carries their keys until the holder has handled them.
 
 // ErrBucketDeletesDropped indicates that the replica has left without passing on the keys of all deleted
-// objects, because the Lease of a bucket had no room for them or the session ended first. Perhaps no replica
-// reconciles the remaining keys. Options.ErrorHandler receives an error that wraps it.
+// objects, because the Lease of a bucket had no room for them, the API server refused them, or the session
+// ended first. Perhaps no replica reconciles the remaining keys. Options.ErrorHandler receives an error that
+// wraps it.
 var ErrBucketDeletesDropped = errors.New("shards: too many deletes of a bucket are not handled")
 
 func (s *Set) handleDeletes(deletes leases.Deletes) {
@@ -91,7 +92,8 @@ func (s *Set) learn(claims []leases.Claim) {
 
 // passAll passes the deletes that this replica still keeps to the holders of their buckets, before the
 // replica leaves. No other replica may know of them. passAll gives up if a Lease has had no room for
-// LeaseDuration, because there may be no holder that makes room.
+// LeaseDuration, because there may be no holder that makes room, or if the API server has refused it for
+// that time.
 func (s *Set) passAll(n *session) {
 	var all sync.WaitGroup
 	for b := range s.opts.Buckets {
@@ -141,7 +143,8 @@ func (s *Set) waiting(bucket int) leases.Deletes {
 }
 
 // pass adds keys of deletes to the Lease of a bucket of another replica, as many as there is room for.
-// done reports whether nothing is left to pass on, and room whether the Lease had room.
+// done reports whether nothing is left to pass on, and room whether it may work soon: the Lease had room, and the API server
+// has not refused it.
 func (s *Set) pass(bucket int, deletes leases.Deletes) (done, room bool) {
 	if deletes.Number() == 0 {
 		return true, true
@@ -168,7 +171,7 @@ func (s *Set) pass(bucket int, deletes leases.Deletes) (done, room bool) {
 	}
 	s.mu.Unlock()
 	if err != nil {
-		return false, true
+		return false, isOutdated(err)
 	}
 	for _, w := range s.workers {
 		w.ForgetKeys(passed[w.name])

@@ -11,7 +11,9 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	clienttesting "k8s.io/client-go/testing"
 
 	"github.com/customcacheinformer/informer/internal/testkit"
 	"github.com/customcacheinformer/informer/shards"
@@ -69,27 +71,35 @@ func TestAReplicaThatLeavesPassesOnMoreDeletesThanFitIntoALease(t *testing.T) {
 	})
 }
 
-// If there is no room for them, the replica leaves after LeaseDuration, and reports how many it has dropped.
+// If there is no room for them, or the API server refuses them, the replica leaves after LeaseDuration, and reports how many it has dropped.
 func TestAReplicaLeavesAlthoughItsDeletesDoNotFitIntoALease(t *testing.T) {
-	inWorld(t, 0, func(t *testing.T, w *world) {
-		w.writeMany()
-		a := w.start("a", oneBucket(0))
-		w.settled(time.Minute)
-		a.slow = time.Hour
-		b := w.start("b", oneBucket(0)) // it has no bucket, and gets the deletes
-		time.Sleep(time.Minute)
-		w.deleteMany()
-		time.Sleep(time.Second)
-		begun := time.Now()
-		b.stop()
-		if took := time.Since(begun); took < 10*time.Second || took > 20*time.Second {
-			t.Errorf("b leaves after %v", took)
-		}
-		if errs := b.took(); len(errs) != 1 || !errors.Is(errs[0], shards.ErrBucketDeletesDropped) || !strings.Contains(errs[0].Error(), " keys") {
-			t.Errorf("b reports %v", errs)
-		}
-		a.crash()
-	})
+	for name, refused := range map[string]bool{"no room": false, "refused": true} {
+		testkit.InBubble(t, name, func(t *testing.T) {
+			w := newWorld(t, 0)
+			w.writeMany()
+			a := w.start("a", oneBucket(0))
+			w.settled(time.Minute)
+			a.slow = time.Hour
+			b := w.start("b", oneBucket(0)) // it has no bucket, and gets the deletes
+			testkit.SleepBubble(time.Minute)
+			w.client.PrependReactor("update", "leases", func(action clienttesting.Action) (bool, runtime.Object, error) {
+				lease := action.(clienttesting.UpdateAction).GetObject().(*coordinationv1.Lease)
+				return refused && !strings.Contains(lease.Name, "-session-"), nil, errors.New("forbidden")
+			})
+			w.deleteMany()
+			testkit.SleepBubble(time.Second)
+			begun := time.Now()
+			b.stop()
+			if took := time.Since(begun); took < 10*time.Second || took > 20*time.Second {
+				t.Errorf("b leaves after %v", took)
+			}
+			errs := b.took()
+			if len(errs) == 0 || !errors.Is(errs[len(errs)-1], shards.ErrBucketDeletesDropped) || !strings.Contains(errs[len(errs)-1].Error(), " keys") {
+				t.Errorf("b reports %v", errs)
+			}
+			a.crash()
+		})
+	}
 }
 
 // An old replica passes deletes on for a controller that it does not have.
