@@ -26,9 +26,9 @@ func Announce(ctx context.Context, missing func() []any) (over func(error)) {
 		return func(error) {}
 	}
 	var (
-		begun = time.Now()
-		who   []any
-		logged  = make(chan struct{})
+		begun  = time.Now()
+		who    []any
+		logged = make(chan struct{})
 	)
 	timer := time.AfterFunc(Patience, func() {
 		defer close(logged)
