@@ -152,7 +152,7 @@ func TestAnEventThatFailsIsRetried(t *testing.T) {
 			reg := addWatcher(t, inf, informer.WatcherFunc[configMap](func(_ context.Context, e event) error {
 				value := e.Object().Data["value"]
 				made = append(made, attempt{time.Since(begun), fmt.Sprintf("%s %s %s", e.Type, e.Key().Name, value)})
-				time.Sleep(tc.takes)
+				time.Sleep(tc.takes) // of the bubble's time: the call lasts
 				if tc.failures[value]--; tc.failures[value] < 0 {
 					return nil
 				}

@@ -365,7 +365,7 @@ func TestAfterCatchUpTheWatcherHasTheStateOfTheStore(t *testing.T) {
 					for n := range 100 {
 						src.Apply(object(name, strconv.Itoa(n+1)))
 						if n%10 == 0 {
-							time.Sleep(time.Microsecond)
+							time.Sleep(time.Microsecond) // of the bubble's time: the others catch up
 						}
 					}
 				})

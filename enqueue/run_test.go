@@ -68,7 +68,10 @@ func prepare(t *testing.T, opts enqueue.Options, reconcile func(ctx context.Cont
 		opts.BaseDelay, opts.MaxDelay = time.Second, time.Hour
 	}
 	if opts.ErrorHandler == nil {
-		opts.ErrorHandler = func(_ context.Context, err error) {
+		opts.ErrorHandler = func(ctx context.Context, err error) {
+			if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+				t.Error("CallTimeout has ended the ctx of ErrorHandler")
+			}
 			r.mu.Lock()
 			defer r.mu.Unlock()
 			r.reported = append(r.reported, err)

@@ -170,7 +170,7 @@ func TestTheListAfterNewCredentialsIsNotOlder(t *testing.T) {
 		w, relist := interrupted(t, -1, func(w *world) {
 			at.Store(int64(len(w.cluster("east").Requests())))
 			noError(t, w.Replace("east", informer.ClusterSource{Source: &credentials{source: w.cluster("east")}, UID: "1"}))
-			time.Sleep(time.Second)
+			time.Sleep(time.Second) // of the bubble's time: the list waits meanwhile
 		})
 		w.start(time.Second)
 		relist.Store(true)
